@@ -1,0 +1,31 @@
+"""Eight virtual CPU devices and a persistent compilation cache, set before JAX starts."""
+import os
+import pathlib
+import tempfile
+
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / "kvq_jax_test_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+
+
+
+@pytest.fixture
+def x64():
+    """Runs a test with float64 enabled, for comparison with float64 references."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def data_dir():
+    """The folder of real data sets named by KVQ_JAX_DATA_DIR, or ../shared/data; skips where neither exists."""
+    path = pathlib.Path(os.environ.get("KVQ_JAX_DATA_DIR", pathlib.Path(__file__).parents[2] / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"no real data at {path.name}: set KVQ_JAX_DATA_DIR to the folder of the original archives")
+    return path
