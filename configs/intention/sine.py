@@ -1,0 +1,103 @@
+"""Sine curves from a few points: Intention paper, Section 5.1 and Appendix 4.1; Figures 6 and 7 (left).
+
+    python -m experiments.run --config configs/intention/sine.py:model=intention,preset=quick
+    python -m scripts.sweep --config configs/intention/sine.py:preset=quick     # all four models
+
+The paper trains on 10 observations and tests on any number; so do all presets. `paper` is Appendix 4.1 as printed, `quick`
+has narrower networks and fewer steps. What the paper leaves open: the values enter Intention as they are (E_V := V, which its
+untrained curves need), alpha starts at 1e-3 and is learnt, MAML is of second order.
+"""
+from ml_collections import ConfigDict
+
+from configs import common
+
+MODELS = ("intention", "attention", "neural_process", "maml")
+PRESETS = ("quick", "tiny", "paper")
+
+
+def get_config(arg: str | None = None) -> ConfigDict:
+    """The config of one cell; axes: model, preset."""
+    axes = common.parse_axes(arg, model=MODELS, preset=PRESETS)
+    preset = axes["preset"]
+    steps = {"tiny": 40, "quick": 4000, "paper": 50_000}[preset]
+    log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
+    model, learning_rate = _model(axes["model"], preset)
+    return ConfigDict(
+        dict(
+            name="intention/sine",
+            experiment="intention.few_shot_regression",
+            axes=axes,
+            task=dict(
+                name="sine",
+                min_context=10,
+                max_context=10,
+                targets=200,
+                amplitude=(0.1, 5.0),
+                phase=(0.0, 3.141592653589793),
+                position=(-6.0, 6.0),
+            ),
+            data=None,
+            model=model,
+            optimizer=common.adam(learning_rate),
+            train=dict(
+                steps=steps,
+                batch_size=8,
+                seed=0,
+                seeds={"tiny": 2, "quick": 1, "paper": 5}[preset],
+                log_every=log_every,
+                validate_every=log_every * 2 if preset == "tiny" else log_every * 10,
+                checkpoint_every=log_every if preset == "tiny" else log_every * 5,
+                placement="single",
+                select="last",
+            ),
+            evaluation=dict(
+                seed=1000,
+                validation_batches={"tiny": 1, "quick": 8, "paper": 32}[preset],
+                untrained=True,
+                tasks={"tiny": 20, "quick": 1000, "paper": 10_000}[preset],
+                batch_size=20,
+                counts=tuple(range(1, 51)),
+                example_tasks=4,
+                example_counts=(5, 10, 20),
+            ),
+        )
+    )
+
+
+def sweep() -> list[dict[str, str]]:
+    """The cells of Figure 7 (left)."""
+    return [{"model": model} for model in MODELS]
+
+
+def _model(name: str, preset: str) -> tuple[dict, float]:
+    """The model section and learning rate of Appendix 4.1, at the paper's width or narrower."""
+    shared = dict(name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform", fourier_levels=0)
+    if name == "intention":
+        width = {"tiny": 32, "quick": 256, "paper": 1000}[preset]
+        own = dict(
+            key_features=(width,) * 4, activate_final=False, value="identity", op="intention", alpha=1e-3, alpha_kind="softplus"
+        )
+        return shared | own, 3e-4
+    if name == "attention":
+        width = {"tiny": 16, "quick": 128, "paper": 128}[preset]
+        own = dict(
+            key_features=(width,) * 3,
+            value_features=(width,) * 3,
+            decoder_features=(width,) * 2,
+            activate_final=False,
+            op="softmax",
+            num_heads=5,
+            head_features={"tiny": 8, "quick": 32, "paper": 128}[preset],
+            scaling="head",
+            alpha=1e-3,
+            alpha_kind="softplus",
+        )
+        return shared | own, 1e-4 if preset == "paper" else 3e-4
+    if name == "neural_process":
+        width = {"tiny": 32, "quick": 256, "paper": 2000}[preset]
+        own = dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False)
+        return shared | own, 1e-4 if preset == "paper" else 3e-4
+    width = {"tiny": 16, "quick": 128, "paper": 128}[preset]
+    # A wider first draw than this one sends the inner steps, at the paper's rate, to infinity before anything is learnt.
+    own = dict(kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=0.1, first_order=False)
+    return shared | own, 3e-3

@@ -1,0 +1,46 @@
+"""Manifests: one JSON file per data set says what its original files are called and what is in them.
+
+A manifest holds
+    quote         how to quote the data set, e.g. 'MNIST'
+    home          where its originals are published, for the message about a missing file
+    image_shapes  {'train': [n, H, W], 'test': [n, H, W]}
+    format        a key of archive.FORMATS
+    folders       where to look, relative to --data_dir, in this order
+    files         what that format reads; for 'idx' {split: {field: file}}, with a file being
+                  {'names': accepted names, each also with .gz, 'size': bytes, 'sha256': hex digest},
+                  size and digest of the *uncompressed* bytes, so that they hold for any compression of the file
+    tfds          {'builder': name, 'fields': {ours: theirs}, 'splits': {ours: theirs}}
+"""
+import dataclasses
+import json
+import pathlib
+
+from experiments.data.errors import DataError
+from experiments.harness.errors import unknown
+
+FOLDER = pathlib.Path(__file__).with_name("manifests")
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """One data set; see the module for its fields."""
+
+    quote: str
+    home: str
+    image_shapes: dict
+    format: str
+    folders: list
+    files: dict
+    tfds: dict
+
+
+def names() -> list[str]:
+    """The data sets that have a manifest, e.g. ['mnist']."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def read(name: str, source: str) -> Manifest:
+    """The manifest of data set `name`. Raises DataError where `source` is asked for a name that has none."""
+    if name not in names():
+        raise DataError(unknown(f"data set of source {source!r}", name, names()))
+    return Manifest(**json.loads((FOLDER / f"{name}.json").read_text()))

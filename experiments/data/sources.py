@@ -1,0 +1,41 @@
+"""Real data by name and source. A source is always the one asked for: none ever stands in for another.
+
+    load('digits', 'digits', None)             bundled with scikit-learn
+    load('mnist', 'archive', '/data')          original files in /data/mnist or /data, verified by checksum
+    load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, read without TensorFlow
+"""
+from experiments.data import archive, digits, manifest, prepared
+from experiments.data.dataset import DataSet
+from experiments.data.errors import DataError
+from experiments.harness.errors import unknown
+
+
+def load(name: str, source: str, data_dir: str | None) -> DataSet:
+    """Data set `name` ('digits' or a manifest's name, e.g. 'mnist') from `source`, a key of SOURCES.
+
+    data_dir  archive: the folder of the original files, or the one above it; tfds: the folder of prepared data
+              (None: TFDS's own); digits: not used
+    Raises DataError, one line, for an unknown name or source and for data that is missing, unreadable or altered.
+    """
+    if source not in SOURCES:
+        raise DataError(unknown("data source", source, SOURCES))
+    return SOURCES[source](name, data_dir)
+
+
+def _digits(name, data_dir):
+    del data_dir
+    if name != "digits":
+        raise DataError(unknown("data set of source 'digits'", name, ["digits"]))
+    return digits.load()
+
+
+def _archive(name, data_dir):
+    return archive.load(manifest.read(name, "archive"), data_dir)
+
+
+def _tfds(name, data_dir):
+    return prepared.load(manifest.read(name, "tfds"), data_dir)
+
+
+# From the name of a source to function(name, data_dir) -> DataSet.
+SOURCES = {"digits": _digits, "archive": _archive, "tfds": _tfds}

@@ -1,0 +1,43 @@
+"""From the value of each evaluation task to a mean with its standard error."""
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+Summary = dict[str, Any]
+
+
+def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
+    """function(key of a task) for `tasks` tasks, `batch_size` of them at a time so that memory stays bounded. Leaves: [tasks, ...]."""
+    return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
+
+
+def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:
+    """Mean, standard error, median and n of each metric.
+
+    Args:
+      values: name -> [S, tasks], the value of each evaluation task under each of S seeds.
+
+    Returns:
+      name -> {mean, sem, median, n, seeds}: the standard error is over the n tasks, each averaged over the seeds; `seeds`
+      holds the mean of each seed. A number that is not finite is None, as JSON has none.
+    """
+    return {name: _summary(np.asarray(array, np.float64)) for name, array in values.items()}
+
+
+def _summary(values: np.ndarray) -> Summary:
+    of_task = values.mean(0)
+    n = len(of_task)
+    numbers = {
+        "mean": values.mean(),
+        "sem": of_task.std(ddof=1) / math.sqrt(n) if n > 1 else 0.0,
+        "median": np.median(values),
+    }
+    seeds = [_finite(mean) for mean in values.mean(1)]
+    return {name: _finite(number) for name, number in numbers.items()} | {"n": n, "seeds": seeds}
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

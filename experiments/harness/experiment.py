@@ -1,0 +1,35 @@
+"""What an experiment hands to the harness: pure functions and arrays, nothing that trains or writes."""
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PyTree = Any
+Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any mutable collection}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """The functions of one cell of a table. All but `table` and `figure` are pure and run inside jit.
+
+    Attributes:
+      init: key -> variables.
+      sample: (key, data of one split) -> one task of fixed shapes. The harness vmaps it over the keys of a batch.
+      loss: (variables, batch, key) -> (scalar loss, (named scalar metrics, updated collections)).
+      evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks].
+      examples: (variables, data of the test split, key) -> named arrays that the figures draw.
+      data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
+      table: results -> the table shown at the end of a run.
+      figure: (results, folder) -> the path of the figure drawn at the end of a run.
+    """
+
+    init: Callable[[jax.Array], Variables]
+    sample: Callable[[jax.Array, PyTree], PyTree]
+    loss: Callable[[Variables, PyTree, jax.Array], tuple[jax.Array, tuple[dict, dict]]]
+    evaluate: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
+    examples: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
+    data: dict[str, PyTree]
+    table: Callable[[list], Any]
+    figure: Callable[[list, Path], Path]

@@ -1,0 +1,137 @@
+"""From a config to a finished run directory."""
+import dataclasses
+import importlib
+import json
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from experiments.harness import results
+from experiments.harness.errors import ConfigError
+from experiments.harness.evaluation import summarise
+from experiments.harness.experiment import Experiment
+from experiments.harness.loop import TrainSettings, train
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.placement import build_placement, device_name, is_writer
+from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json
+from experiments.harness.settings import build, check_sections
+from experiments.harness.step import Program, TrainState, make_program
+from experiments.harness.streams import stream
+
+# An experiment adds its own sections to these, in its SECTIONS.
+_SECTIONS = ("name", "experiment", "axes", "train", "optimizer", "evaluation")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a run does not depend on, and so is not in its config."""
+
+    data_dir: Path | None = None  # the folder of original archives
+    restart: bool = False
+    tensorboard: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """The part of the config's `evaluation` section that every experiment shares."""
+
+    seed: int  # fixes the evaluation tasks: the same for every model of a table
+    validation_batches: int
+    untrained: bool  # evaluate the initial parameters too
+
+
+def launch(config: ConfigDict, path: Path, options: Options, console: Console) -> results.Result:
+    """Trains and evaluates what `config` describes in the folder `path`, resuming what is there.
+
+    Raises:
+      UserError: a bad config, missing or damaged data, a folder that cannot be used. Nothing has been written.
+      Diverged: the loss stopped being finite.
+    """
+    module = _experiment_module(config)
+    check_sections(config, (*_SECTIONS, *module.SECTIONS))
+    check_ownership(path, config) if not options.restart else None
+    if (path / "result.json").exists() and not options.restart:
+        console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
+        return results.load_results([path])[0]
+    settings = build(TrainSettings, config.train, "config.train")
+    shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
+    common, own = ({k: v for k, v in config.evaluation.items() if (k in shared) == wanted} for wanted in (True, False))
+    evaluation = build(EvaluationSettings, common, "config.evaluation")
+    optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
+    placement = build_placement(config.train.placement, seeds=settings.seeds, batch_size=settings.batch_size)
+    experiment = module.build(config, own, options.data_dir)
+    _check_model(experiment)
+    data = jax.device_put(experiment.data, placement.everywhere)
+    program = make_program(
+        experiment,
+        optimizer,
+        placement,
+        batch_size=settings.batch_size,
+        chunk_steps=settings.log_every,
+        validation_batches=evaluation.validation_batches,
+        evaluation_seed=evaluation.seed,
+    )
+    directory = RunDirectory(path, config, options.restart)
+    console.print(f"run folder {path}", soft_wrap=True)
+    reporter = {"console": console, "tensorboard": path / "tensorboard" if options.tensorboard else None}
+    state, record = train(program, data, settings, placement, directory, reporter)
+    started = time.monotonic()
+    phases = {"trained": state}
+    if evaluation.untrained:
+        phases["untrained"] = program.init(jnp.asarray(settings.all_seeds))
+    metrics, examples = _evaluate(program, phases, data["test"])
+    content = {
+        "name": config.name,
+        "axes": config.axes.to_dict(),
+        "metrics": metrics,
+        "steps": settings.steps,
+        "seeds": settings.all_seeds.tolist(),
+        "best_step": record.best_step,
+        "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
+        "steps_per_second": record.steps_per_second,
+        "wall_time_s": record.wall_time_s + time.monotonic() - started,
+        "device": device_name(),
+        **results.provenance(),
+        "config_hash": config_hash(config),
+        "config": json.loads(config_json(config)),
+    }
+    if is_writer():
+        directory.write_examples(examples)
+        directory.write_result(content)
+    result = results.Result(path, content)
+    console.print(experiment.table([result]).terminal())
+    console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
+    return result
+
+
+def _experiment_module(config: ConfigDict):
+    """The module experiments/<config.experiment>, which has SECTIONS and build()."""
+    try:
+        return importlib.import_module(f"experiments.{config.experiment}")
+    except ModuleNotFoundError as error:
+        if not f"experiments.{config.experiment}".startswith(error.name):
+            raise  # the module is there, but one that it imports is not
+        raise ConfigError(f"config.experiment: no module experiments.{config.experiment}") from error
+
+
+def _check_model(experiment: Experiment) -> None:
+    """Builds the model without computing anything, so that one that cannot be built fails before anything is written."""
+    try:
+        jax.eval_shape(experiment.init, stream(0, "init"))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"config.model: {error}") from error
+
+
+def _evaluate(program: Program, phases: dict[str, TrainState], data) -> tuple[dict, dict]:
+    """Metrics and examples of each phase, their names as '<phase>/<name>'; examples that phases share are kept once."""
+    metrics, examples = {}, {}
+    for phase, state in phases.items():
+        values = jax.device_get(program.evaluate(state, data))
+        metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
+        for name, array in jax.device_get(program.examples(state, data)).items():
+            examples[f"{phase}/{name}" if name == "prediction" else name] = array
+    return metrics, examples

@@ -1,0 +1,142 @@
+"""The training loop: chunks of compiled steps, with what must happen between them."""
+import dataclasses
+import math
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.harness.checkpoints import Checkpoints
+from experiments.harness.errors import Diverged
+from experiments.harness.experiment import PyTree
+from experiments.harness.placement import Placement, is_writer
+from experiments.harness.progress import Reporter
+from experiments.harness.run_directory import RunDirectory
+from experiments.harness.step import Program, TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainSettings:
+    """The config's `train` section."""
+
+    steps: int
+    batch_size: int  # tasks per step and seed
+    seed: int  # the first seed
+    seeds: int  # seeds trained at once: seed, seed + 1, ...
+    log_every: int  # steps of one compiled chunk, and of one line of metrics.jsonl
+    validate_every: int
+    checkpoint_every: int
+    placement: str  # single, data or seeds
+    select: str  # the state that is evaluated at the end: last or best (by validation loss)
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "seeds", "log_every", "validate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("steps", "validate_every", "checkpoint_every"):
+            if getattr(self, name) % self.log_every:
+                raise ValueError(f"{name}={getattr(self, name)} is not a multiple of log_every={self.log_every}")
+        if self.select not in ("last", "best"):
+            raise ValueError(f"select is 'last' or 'best', got {self.select!r}")
+
+    @property
+    def all_seeds(self) -> np.ndarray:
+        return np.arange(self.seed, self.seed + self.seeds, dtype=np.uint32)
+
+
+@dataclasses.dataclass
+class Record:
+    """What a checkpoint remembers beside the state."""
+
+    step: int = 0
+    best_loss: float | None = None
+    best_step: int | None = None
+    wall_time_s: float = 0.0  # over all processes that worked on the run
+    steps_per_second: float = 0.0  # of the last process, compilation left out
+
+
+def train(
+    program: Program,
+    data: dict[str, PyTree],
+    settings: TrainSettings,
+    placement: Placement,
+    directory: RunDirectory,
+    reporter_options: dict,
+) -> tuple[TrainState, Record]:
+    """Trains from the latest checkpoint, or from the start, to the end.
+
+    Returns:
+      The state that `settings.select` names, and the record of the run.
+
+    Raises:
+      Diverged: a loss is not finite. The checkpoint before it is kept.
+    """
+    latest, best = (Checkpoints(directory.checkpoints / name) for name in ("latest", "best"))
+    seeds = jnp.asarray(settings.all_seeds)
+    like = jax.eval_shape(program.init, seeds)
+    kept = latest.restore(like, placement)
+    state, record = (kept[0], Record(**kept[1])) if kept else (program.init(seeds), Record())
+    step = record.step
+    if is_writer():
+        directory.drop_metrics_after(step)
+    clock = _Clock(record.wall_time_s)
+    with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
+        while step < settings.steps:
+            state, metrics = program.chunk(state, data["train"])
+            metrics = jax.device_get(metrics)
+            _check_finite(metrics["loss"], step, latest)
+            record.step = step = step + settings.log_every
+            clock.tick(settings.log_every)
+            row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}
+            row["seed_losses"] = [float(loss) for loss in metrics["loss"].mean(0)]
+            if step % settings.validate_every == 0 or step == settings.steps:
+                loss = float(np.mean(program.validate(state, data["validation"])))
+                if not math.isfinite(loss):
+                    raise Diverged(_divergence("validation loss", step, latest))
+                row["validation_loss"] = loss
+                if record.best_loss is None or loss < record.best_loss:
+                    record.best_loss, record.best_step = loss, step
+                    best.save(step, state, dataclasses.asdict(record))
+            record.wall_time_s, record.steps_per_second = clock.total, clock.speed or record.steps_per_second
+            if is_writer():
+                directory.append_metrics(row)
+            if step % settings.checkpoint_every == 0 or step == settings.steps:
+                latest.save(step, state, dataclasses.asdict(record))
+            reporter.update(step, row, clock.speed)
+    if settings.select == "best":
+        state, _ = best.restore(like, placement)
+    return state, record
+
+
+class _Clock:
+    """Time spent on a run, and its speed since the first chunk, which carries the compilation."""
+
+    def __init__(self, before: float):
+        self._before, self._start, self._steps = before, time.monotonic(), 0
+        self._warm = None
+
+    def tick(self, steps: int) -> None:
+        if self._warm is None:
+            self._warm = time.monotonic()
+        else:
+            self._steps += steps
+
+    @property
+    def total(self) -> float:
+        return self._before + time.monotonic() - self._start
+
+    @property
+    def speed(self) -> float:
+        return self._steps / (time.monotonic() - self._warm) if self._steps else 0.0
+
+
+def _check_finite(losses: np.ndarray, step: int, latest: Checkpoints) -> None:
+    bad = np.argwhere(~np.isfinite(losses))
+    if len(bad):
+        raise Diverged(_divergence(f"loss of seed number {bad[0][1]}", step + int(bad[0][0]) + 1, latest))
+
+
+def _divergence(what: str, step: int, latest: Checkpoints) -> str:
+    kept = "the checkpoint before it is kept" if latest.exists() else "there was no checkpoint yet"
+    return f"the {what} is not finite at step {step}; {kept}"

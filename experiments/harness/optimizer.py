@@ -1,0 +1,59 @@
+"""The optax chain that a config's `optimizer` section describes."""
+import dataclasses
+
+import optax
+
+from experiments.harness.errors import ConfigError
+from experiments.harness.settings import choose
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSettings:
+    """Gradient clipping, additive weight decay, then the rule, at a scheduled learning rate."""
+
+    name: str  # adam, adamw or sgd
+    learning_rate: float  # the peak rate
+    schedule: str  # constant, cosine (to 0 at the last step) or exponential
+    warmup_steps: int  # linear warm-up from 0; 0 for none
+    decay_begin: int  # exponential: the step the decay begins at
+    decay_steps: int  # exponential: steps for one factor of decay_rate
+    decay_rate: float
+    momentum: float  # sgd only
+    weight_decay: float  # added to the gradient (adam, sgd) or decoupled (adamw)
+    clip_norm: float  # global norm; 0 for no clipping
+
+    def __post_init__(self):
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+
+
+def _exponential(s: OptimizerSettings, steps: int) -> optax.Schedule:
+    return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, transition_begin=s.decay_begin)
+
+
+_SCHEDULES = {
+    "constant": lambda s, steps: optax.constant_schedule(s.learning_rate),
+    "cosine": lambda s, steps: optax.cosine_decay_schedule(s.learning_rate, max(steps - s.warmup_steps, 1)),
+    "exponential": _exponential,
+}
+_RULES = {
+    "adam": lambda s, rate: optax.adam(rate),
+    "adamw": lambda s, rate: optax.adamw(rate, weight_decay=s.weight_decay),
+    "sgd": lambda s, rate: optax.sgd(rate, momentum=s.momentum or None),
+}
+
+
+def build_optimizer(settings: OptimizerSettings, steps: int) -> optax.GradientTransformation:
+    """The transformation for a run of `steps` steps. Raises ConfigError for an unknown rule or schedule."""
+    schedule = choose(_SCHEDULES, settings.schedule, "config.optimizer.schedule")(settings, steps)
+    if settings.warmup_steps >= steps:
+        raise ConfigError(f"config.optimizer.warmup_steps: {settings.warmup_steps} is not below the {steps} steps of the run")
+    if settings.warmup_steps:
+        warmup = optax.linear_schedule(0.0, settings.learning_rate, settings.warmup_steps)
+        schedule = optax.join_schedules([warmup, schedule], [settings.warmup_steps])
+    links = [choose(_RULES, settings.name, "config.optimizer.name")(settings, schedule)]
+    if settings.weight_decay and settings.name != "adamw":
+        links.insert(0, optax.add_decayed_weights(settings.weight_decay))
+    if settings.clip_norm:
+        links.insert(0, optax.clip_by_global_norm(settings.clip_norm))
+    return optax.chain(*links)

@@ -1,0 +1,71 @@
+"""Where arrays live: the one file that knows about devices and hosts.
+
+The same program runs under every placement; only the shardings differ. `single` uses one device, `data` splits each batch
+over all devices and replicates the parameters, `seeds` trains different seeds on different devices. JAX's pmap is today
+itself a wrapper over this machinery, so there is no separate path for it.
+"""
+import dataclasses
+import os
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from experiments.harness.errors import ConfigError
+from experiments.harness.settings import choose
+
+_AXIS = "devices"
+_ALONG, _WHOLE = PartitionSpec(_AXIS), PartitionSpec()
+# placement -> (uses every device, how seeds are split, how the batch is split)
+_PLACEMENTS = {
+    "single": (False, _WHOLE, _WHOLE),
+    "data": (True, _WHOLE, _ALONG),
+    "seeds": (True, _ALONG, _WHOLE),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Shardings of one run: `state` for arrays with a leading seed axis, `everywhere` for what each device holds whole."""
+
+    state: NamedSharding
+    everywhere: NamedSharding
+    batch: NamedSharding
+
+    def constrain(self, batch):
+        """The batch (leading axis: tasks) split as this placement says. For use inside jit."""
+        if self.batch.spec == _WHOLE:
+            return batch
+        return jax.lax.with_sharding_constraint(batch, self.batch)
+
+
+def build_placement(name: str, *, seeds: int, batch_size: int) -> Placement:
+    """The placement `name` over the devices at hand.
+
+    Raises:
+      ConfigError: an unknown name, or seeds or batch_size not divisible by the number of devices.
+    """
+    spread, along_seeds, along_batch = choose(_PLACEMENTS, name, "config.train.placement")
+    devices = jax.devices() if spread else jax.local_devices()[:1]
+    for what, size, spec in (("seeds", seeds, along_seeds), ("batch_size", batch_size, along_batch)):
+        if spec == _ALONG and size % len(devices):
+            raise ConfigError(f"config.train.{what}: {size} is not divisible by the {len(devices)} devices of placement {name!r}")
+    mesh = Mesh(np.array(devices), (_AXIS,))
+    return Placement(*(NamedSharding(mesh, spec) for spec in (along_seeds, _WHOLE, along_batch)))
+
+
+def initialize_hosts() -> None:
+    """Joins the other processes of a multi-host run when JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES, JAX_PROCESS_ID)."""
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    if address:
+        jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
+
+
+def is_writer() -> bool:
+    """True in the one process that writes files."""
+    return jax.process_index() == 0
+
+
+def device_name() -> str:
+    """What the run computes on, such as '8 x cpu'."""
+    return f"{jax.device_count()} x {jax.devices()[0].device_kind}"

@@ -1,0 +1,136 @@
+"""The folder of one run: config.json, metrics.jsonl, checkpoints/, examples.npz, result.json.
+
+A folder belongs to one config, by the hash of its JSON. Whole files are written beside their place and moved there, so a run
+killed at any moment leaves either the old file or the new one.
+"""
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.harness.errors import UserError
+
+
+def config_json(config: ConfigDict) -> str:
+    """The canonical JSON of a config: sorted keys, two-space indent."""
+    return json.dumps(json.loads(config.to_json()), sort_keys=True, indent=2)
+
+
+def config_hash(config: ConfigDict) -> str:
+    """Sixteen hex digits that identify a config."""
+    return hashlib.sha256(config_json(config).encode()).hexdigest()[:16]
+
+
+def default_path(root: Path, config: ConfigDict) -> Path:
+    """root/<paper>/<experiment>/<axes>-<hash>: where a config's run lives unless the user says otherwise."""
+    axes = "-".join(str(value) for value in config.axes.to_dict().values())
+    return root / config.name / f"{axes}-{config_hash(config)[:8]}"
+
+
+class RunDirectory:
+    """An opened run folder, locked against a second process until this one ends.
+
+    Raises (on opening):
+      UserError: the folder cannot be written, belongs to another config, or another process is running in it.
+    """
+
+    def __init__(self, path: Path, config: ConfigDict, restart: bool = False):
+        self.path = path
+        if restart and path.exists():
+            check_ownership(path, None)
+            path.rename(_unused(path))
+        check_ownership(path, config)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / "lock").open("w")
+        except OSError as error:
+            raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(f"another process is running in {path}") from error
+        write_text(path / "config.json", config_json(config))
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def drop_metrics_after(self, step: int) -> None:
+        """Removes what a killed run wrote after the checkpoint that it now resumes from."""
+        file = self.path / "metrics.jsonl"
+        if file.exists():
+            lines = file.read_text().splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n")]  # the last line of a killed run may be cut short
+            write_text(file, "".join(line for line in whole if json.loads(line)["step"] <= step))
+
+    def write_examples(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Writes examples.npz: the arrays that the figures draw."""
+        with _moved_into(self.path / "examples.npz") as file:
+            np.savez_compressed(file, **arrays)
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Writes result.json, the mark of a finished run."""
+        write_text(self.path / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+def check_ownership(path: Path, config: ConfigDict | None) -> None:
+    """Raises UserError where `path` holds something other than a run of `config` (of any config, where None)."""
+    if not path.exists():
+        return
+    try:
+        occupied = any(path.iterdir())
+        owner = json.loads((path / "config.json").read_text()) if (path / "config.json").exists() else None
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"cannot read the run folder {path}: {error}") from error
+    if owner is None and occupied and [p.name for p in path.iterdir()] != ["lock"]:
+        raise UserError(f"{path} is not empty and holds no run; choose another --workdir")
+    if config is not None and owner is not None and owner != json.loads(config_json(config)):
+        raise UserError(f"{path} belongs to another config; choose another --workdir, or move it away with --restart")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces `path` by `text` in one move."""
+    with _moved_into(path) as file:
+        file.write(text.encode())
+
+
+class _moved_into:
+    """A binary file that appears under its name once it is complete and on the disk."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __enter__(self):
+        handle, self._name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        self._file = os.fdopen(handle, "wb")
+        return self._file
+
+    def __exit__(self, kind, value, trace):
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.chmod(self._name, 0o644)
+        if kind is None:
+            os.replace(self._name, self._path)
+        else:
+            os.unlink(self._name)
+
+
+def _unused(path: Path) -> Path:
+    """path.old-1, path.old-2, ...: the first that does not exist."""
+    number = 1
+    while (candidate := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    return candidate

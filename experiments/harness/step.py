@@ -1,0 +1,139 @@
+"""One training step as a pure function, and the compiled programs made of it.
+
+A step samples its batch, takes the gradient and updates, all from (seed, step); `lax.scan` makes a chunk of steps one XLA
+program and `vmap` runs every seed of a cell at once.
+"""
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiments.harness.experiment import Experiment, PyTree, Variables
+from experiments.harness.placement import Placement
+from experiments.harness.streams import stream
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """Everything a run is at one step. With a leading seed axis on every leaf when seeds are vmapped."""
+
+    seed: jax.Array  # uint32 []
+    step: jax.Array  # int32 []
+    params: PyTree
+    collections: PyTree  # mutable linen collections, such as batch statistics
+    opt_state: optax.OptState
+
+    @property
+    def variables(self) -> Variables:
+        return {"params": self.params, **self.collections}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The compiled programs of a run. Every state has a leading seed axis S.
+
+    Attributes:
+      init: seeds [S] -> state.
+      chunk: (state, train data) -> (state, metrics of each step: name -> [steps, S]). The state given is donated.
+      validate: (state, validation data) -> the loss on fixed validation tasks, [S].
+      evaluate: (state, test data) -> name -> [S, tasks].
+      examples: (state, test data) -> name -> arrays of the first seed.
+    """
+
+    init: Callable[[jax.Array], TrainState]
+    chunk: Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]
+    validate: Callable[[TrainState, PyTree], jax.Array]
+    evaluate: Callable[[TrainState, PyTree], dict[str, jax.Array]]
+    examples: Callable[[TrainState, PyTree], dict[str, jax.Array]]
+
+
+def make_init(experiment: Experiment, optimizer: optax.GradientTransformation) -> Callable[[jax.Array], TrainState]:
+    """seed [] -> the state at step 0."""
+
+    def init(seed):
+        collections = dict(experiment.init(stream(seed, "init")))
+        params = collections.pop("params")
+        return TrainState(seed, jnp.zeros((), jnp.int32), params, collections, optimizer.init(params))
+
+    return init
+
+
+def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_size: int) -> PyTree:
+    """`batch_size` independent tasks, stacked on a leading axis."""
+    return jax.vmap(experiment.sample, (0, None))(jax.random.split(key, batch_size), data)
+
+
+def make_step(
+    experiment: Experiment, optimizer: optax.GradientTransformation, batch_size: int, constrain: Callable = lambda batch: batch
+) -> Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]:
+    """(state of one seed, train data) -> (state, named scalars). `constrain` places the batch on devices."""
+
+    def step(state, data):
+        sample_key, loss_key = jax.random.split(stream(state.seed, "train", state.step))
+        batch = constrain(sample_batch(experiment, sample_key, data, batch_size))
+
+        def objective(params):
+            return experiment.loss({"params": params, **state.collections}, batch, loss_key)
+
+        (loss, (metrics, collections)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
+        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+        metrics = {"loss": loss, "gradient_norm": optax.tree.norm(gradient), **metrics}
+        params = optax.apply_updates(state.params, updates)
+        return state.replace(step=state.step + 1, params=params, collections=collections, opt_state=opt_state), metrics
+
+    return step
+
+
+def make_program(
+    experiment: Experiment,
+    optimizer: optax.GradientTransformation,
+    placement: Placement,
+    *,
+    batch_size: int,
+    chunk_steps: int,
+    validation_batches: int,
+    evaluation_seed: int,
+) -> Program:
+    """Compiles (lazily) the programs of a run under `placement`. `evaluation_seed` fixes the tasks that all models are judged on."""
+    step = make_step(experiment, optimizer, batch_size, placement.constrain)
+
+    def chunk(state, data):
+        over_seeds = jax.vmap(step, (0, None))
+        return jax.lax.scan(lambda carry, _: over_seeds(carry, data), state, length=chunk_steps)
+
+    def validation_loss(variables, data):
+        def one(index):
+            sample_key, loss_key = jax.random.split(stream(evaluation_seed, "validate", index))
+            batch = placement.constrain(sample_batch(experiment, sample_key, data, batch_size))
+            return experiment.loss(variables, batch, loss_key)[0]
+
+        return jax.lax.map(one, jnp.arange(validation_batches)).mean()
+
+    def over_seeds(function: Callable[..., Any]):
+        return lambda state, data: jax.vmap(function, (0, None))(state.variables, data)
+
+    def evaluate(variables, data):
+        return experiment.evaluate(variables, data, stream(evaluation_seed, "evaluate"))
+
+    def examples(state, data):
+        first = jax.tree.map(lambda leaf: leaf[0], state.variables)
+        return experiment.examples(first, data, stream(evaluation_seed, "examples"))
+
+    reads = dict(in_shardings=(placement.state, placement.everywhere), out_shardings=placement.everywhere)
+    return Program(
+        init=jax.jit(
+            jax.vmap(make_init(experiment, optimizer)), in_shardings=placement.everywhere, out_shardings=placement.state
+        ),
+        chunk=jax.jit(
+            chunk,
+            donate_argnums=0,
+            in_shardings=(placement.state, placement.everywhere),
+            out_shardings=(placement.state, placement.everywhere),
+        ),
+        validate=jax.jit(over_seeds(validation_loss), **reads),
+        evaluate=jax.jit(over_seeds(evaluate), **reads),
+        examples=jax.jit(examples, **reads),
+    )

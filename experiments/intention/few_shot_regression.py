@@ -1,0 +1,131 @@
+"""Few-shot regression with four models (Intention paper, Section 5.1, Appendix 4; Figures 6, 7 and 13).
+
+A model sees a masked context and predicts the targets; the loss is their mean squared error. After training, and before
+it, the error is measured against the number of observations, on the same tasks for every count and every model.
+"""
+import dataclasses
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.data import sources
+from experiments.harness.errors import ConfigError
+from experiments.harness.evaluation import over_tasks
+from experiments.harness.experiment import Experiment
+from experiments.harness.settings import build as build_settings
+from experiments.harness.settings import choose
+from experiments.intention import figures, tables
+from experiments.intention.tasks import Pixels, Sine
+from kvq_jax.models import FEW_SHOT_REGRESSORS
+
+SECTIONS = ("task", "data", "model")
+
+_TASKS = {"sine": Sine, "pixels": Pixels}
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSettings:
+    """The config's `data` section, where the task has images."""
+
+    name: str
+    source: str  # digits, archive or tfds
+    validation_images: int  # the last of the training images, held out
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The config's `evaluation` section, less what every experiment has."""
+
+    tasks: int
+    batch_size: int  # tasks evaluated at once
+    counts: tuple  # numbers of observations, increasing
+    example_tasks: int
+    example_counts: tuple
+
+    def __post_init__(self):
+        for name in ("counts", "example_counts"):
+            if not getattr(self, name) or list(getattr(self, name)) != sorted(set(getattr(self, name))):
+                raise ValueError(f"{name} must be increasing numbers, got {getattr(self, name)}")
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: Path | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError and sources.DataError."""
+    task_section = config.task.to_dict()
+    task = build_settings(choose(_TASKS, task_section.pop("name"), "config.task.name"), task_section, "config.task")
+    model_section = config.model.to_dict()
+    model_class = choose(FEW_SHOT_REGRESSORS, model_section.pop("name"), "config.model.name")
+    model = build_settings(model_class, model_section, "config.model")
+    evaluation = build_settings(Evaluation, evaluation, "config.evaluation")
+    data = _load(config.data, data_dir)
+    largest = max(*evaluation.counts, *evaluation.example_counts)
+    judged = _resized(task, largest)
+    example = jax.eval_shape(judged.sample, jax.random.key(0), data["test"])
+    if largest > len(example.target_x):
+        raise ConfigError(f"config.evaluation.counts: {largest} observations asked for, {len(example.target_x)} points exist")
+
+    def init(key):
+        shapes = jax.eval_shape(task.sample, key, data["train"])
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return model.init(key, zeros.context_x, zeros.context_y, zeros.context_mask, zeros.target_x)
+
+    def loss(variables, batch, key):
+        prediction = model.apply(variables, batch.context_x, batch.context_y, batch.context_mask, batch.target_x)
+        return jnp.mean((prediction - batch.target_y) ** 2), ({}, {})
+
+    predict = functools.partial(_predict_for_counts, model)
+
+    def evaluate(variables, test, key):
+        def errors(task_key):
+            sampled = judged.sample(task_key, test)
+            return jnp.mean((predict(variables, sampled, evaluation.counts) - sampled.target_y) ** 2, (-2, -1))
+
+        errors = over_tasks(errors, key, evaluation.tasks, evaluation.batch_size)
+        return {f"mse@{count}": errors[:, index] for index, count in enumerate(evaluation.counts)}
+
+    def examples(variables, test, key):
+        def one(task_key):
+            sampled = judged.picture(task_key, test)
+            return sampled._asdict() | {"prediction": predict(variables, sampled, evaluation.example_counts)}
+
+        arrays = over_tasks(one, key, evaluation.example_tasks, evaluation.example_tasks)
+        arrays.pop("context_mask")
+        return arrays | {"counts": jnp.asarray(evaluation.example_counts)}
+
+    return Experiment(init, task.sample, loss, evaluate, examples, data, tables.mse_table, figures.run_figure)
+
+
+def _predict_for_counts(model, variables, task, counts) -> jax.Array:
+    """Predictions [counts, M, dy] from the first `count` points of a context, for each count.
+
+    Only the mask is mapped over, so whatever a model computes from the points alone is computed once for all counts.
+    """
+    masks = jnp.arange(task.context_x.shape[0]) < jnp.asarray(counts)[:, None]
+    return jax.vmap(lambda mask: model.apply(variables, task.context_x, task.context_y, mask, task.target_x))(masks)
+
+
+def _resized(task, context: int):
+    """The task with exactly `context` observations. Raises ConfigError where it has not so many points."""
+    try:
+        return dataclasses.replace(task, min_context=context, max_context=context)
+    except ValueError as error:
+        raise ConfigError(f"config.evaluation.counts: {error}") from error
+
+
+def _load(section: ConfigDict | None, data_dir: Path | None) -> dict:
+    """Images [n, height, width] uint8 of each split, or None for each where the task needs no data."""
+    if section is None:
+        return dict.fromkeys(("train", "validation", "test"))
+    settings = build_settings(ImageSettings, section, "config.data")
+    data = sources.load(settings.name, settings.source, data_dir)
+    train, test = data.train["image"], data.test["image"]
+    if not 0 < settings.validation_images < len(train):
+        raise ConfigError(f"config.data.validation_images: {settings.validation_images} of {len(train)} training images")
+    return {
+        "train": train[: -settings.validation_images],
+        "validation": train[-settings.validation_images :],
+        "test": np.asarray(test),
+    }

@@ -1,0 +1,85 @@
+"""Tables of the Intention paper from results."""
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.harness.results import Result, latest_preset
+from experiments.harness.tables import Cell, Table, mark_best
+
+# Names of the models as the paper writes them, in its order.
+MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "maml": "MAML"}
+PHASES = ("trained", "untrained")
+_SOURCES = ("tfds", "archive", "digits")  # the paper's images before the small ones
+_SHOWN_COUNTS = 5
+
+
+def mse_by_count(result: Result, phase: str) -> dict[int, dict]:
+    """Number of observations -> summary of the mean squared error, of the 'trained' or the 'untrained' model."""
+    prefix = f"{phase}/mse@"
+    of_phase = {int(name.removeprefix(prefix)): summary for name, summary in result.metrics.items() if name.startswith(prefix)}
+    return dict(sorted(of_phase.items()))
+
+
+def task_name(result: Result) -> str:
+    """What the curves are measured on: 'sine curves', 'MNIST pixels' or '8x8 digits pixels'."""
+    data = result.config["data"]
+    if data is None:
+        return "sine curves"
+    return "8x8 digits pixels" if data["source"] == "digits" else f"{data['name'].upper()} pixels"
+
+
+def few_shot_results(results: Sequence[Result], experiment: str) -> dict[str, Result]:
+    """Model -> result of 'sine' or 'pixels', in the paper's order, all of one preset and one source of images."""
+    own = [result for result in results if result.name == f"intention/{experiment}"]
+    source = min((_source(result) for result in own), key=_SOURCES.index, default=None) if experiment == "pixels" else None
+    own = [result for result in own if _source(result) == source]
+    preset = latest_preset(own)
+    by_model = {result.config["model"]["name"]: result for result in own if result.preset == preset}
+    return {model: by_model[model] for model in MODELS if model in by_model}
+
+
+def mse_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
+    """Mean squared error against the number of observations: the numbers of Figure 7 for one task.
+
+    Args:
+      results: one for each model, at least one.
+      models: the models that get a row; those without a result get missing cells. Default: those of the results.
+    """
+    by_model = {result.config["model"]["name"]: result for result in results}
+    first = results[0]
+    counts = list(mse_by_count(first, "trained"))
+    shown = [counts[i] for i in np.unique(np.linspace(0, len(counts) - 1, _SHOWN_COUNTS).round().astype(int))]
+    rows = []
+    for phase in PHASES:
+        columns = [_column(by_model, models or list(by_model), phase, count) for count in shown]
+        rows += [(f"{MODELS[model]}, {phase}", list(cells)) for model, cells in zip(models or by_model, zip(*columns))]
+    rows.append(("the paper's Figure 7", ["(curve)"] * len(shown)))
+    n = first.metrics[f"trained/mse@{counts[0]}"]["n"]
+    caption = (
+        f"Preset {first.preset}, {first.content['steps']} steps, {len(first.content['seeds'])} seed(s); mean ± standard error "
+        f"over {n} tasks, the best and those within its error in bold. The paper prints no numbers for this figure."
+    )
+    return Table(f"{task_name(first)}: MSE against number of observations", ["model", *map(str, shown)], rows, caption)
+
+
+def _column(by_model: dict[str, Result], models: Sequence[str], phase: str, count: int) -> list[Cell]:
+    cells = []
+    for model in models:
+        summary = mse_by_count(by_model[model], phase).get(count) if model in by_model else None
+        cells.append(Cell(summary["mean"], summary["sem"]) if summary else Cell())
+    return mark_best(cells) if len(cells) > 1 else cells
+
+
+def _source(result: Result) -> str | None:
+    return result.config["data"] and result.config["data"]["source"]
+
+
+def _figure7_table(experiment: str):
+    def table(results: Sequence[Result]) -> Table | None:
+        chosen = few_shot_results(results, experiment)
+        return mse_table(list(chosen.values()), list(MODELS)) if chosen else None
+
+    return table
+
+
+TABLES = {"figure7_sine": _figure7_table("sine"), "figure7_pixels": _figure7_table("pixels")}

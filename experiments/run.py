@@ -1,0 +1,39 @@
+"""Trains and evaluates one cell of a table: python -m experiments.run --config configs/<paper>/<experiment>.py:axis=value,...
+
+A run that was killed resumes where its latest checkpoint is; a finished run is left alone. Exit codes: 0 done, 2 bad input
+(one line on stderr, nothing written), 3 the loss stopped being finite.
+"""
+import sys
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+from rich.console import Console
+
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="config file, with axes: path.py:axis=value,...")
+_WORKDIR = flags.DEFINE_string("workdir", None, "run folder; default runs/<paper>/<experiment>/<axes>-<hash of the config>")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
+_RESTART = flags.DEFINE_bool("restart", False, "start afresh; the old run folder is renamed, not deleted")
+_TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write TensorBoard event files (needs tensorboardX)")
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command line `argv` (argv[0] is the program's name) and returns its exit code."""
+    from experiments.harness import command_line
+
+    return command_line.guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> None:
+    from experiments.harness import command_line, launch, placement, run_directory
+
+    config = command_line.parse_config(argv, _CONFIG)
+    placement.initialize_hosts()
+    path = Path(_WORKDIR.value) if _WORKDIR.value else run_directory.default_path(Path("runs"), config)
+    data_dir = Path(_DATA_DIR.value) if _DATA_DIR.value else None
+    options = launch.Options(data_dir=data_dir, restart=_RESTART.value, tensorboard=_TENSORBOARD.value)
+    launch.launch(config, path, options, Console(quiet=not placement.is_writer()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

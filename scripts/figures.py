@@ -1,0 +1,36 @@
+"""Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure>
+
+Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and the
+numbers in it (CSV) are written below --out.
+"""
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from experiments.harness import command_line
+from experiments.harness.results import load_results
+from scripts import catalogue
+
+_FIGURE = flags.DEFINE_string("figure", None, "<paper>/<figure>, such as intention/figure7")
+_RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")
+_OUT = flags.DEFINE_string("out", "figures", "folder to draw into")
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command line `argv` and returns its exit code."""
+    return command_line.guarded(_draw, argv)
+
+
+def _draw(argv: list[str]) -> None:
+    command_line.parse_flags(argv)
+    if _FIGURE.value is None:
+        print("\n".join(catalogue.names("figures")))
+        return
+    draw = catalogue.find("figures", _FIGURE.value)
+    paper = _FIGURE.value.split("/")[0]
+    print(draw(load_results(map(Path, _RESULTS.value)), Path(_OUT.value) / paper))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

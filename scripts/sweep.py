@@ -1,0 +1,78 @@
+"""Runs every cell of a config's sweep() that has no result yet: python -m scripts.sweep --config configs/<paper>/<experiment>.py:preset=quick
+
+Each cell is a run of its own, as experiments.run would make it, and resumes if it was killed. A cell that fails is reported
+and the others go on; the exit code is then that of the last failure. --dry_run lists the cells and does nothing.
+"""
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+from rich.console import Console
+
+from experiments.harness import command_line, launch
+from experiments.harness.errors import ConfigError, Diverged, UserError
+from experiments.harness.run_directory import default_path
+
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here hold for every cell")
+_WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
+
+
+def cells(file: Path, arg: str, overrides: dict) -> Iterator[tuple[str, ConfigDict]]:
+    """(axes, config) of each cell of the sweep() in a config file.
+
+    Args:
+      file: the config file.
+      arg: axes that hold for every cell, 'axis=value,...'; a cell's own axes come after it.
+      overrides: flattened config key -> value, for every cell.
+
+    Raises:
+      ConfigError: the file has no sweep(), or an axis or key is unknown to one of its cells.
+    """
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "sweep"):
+        raise ConfigError(f"{file} has no sweep()")
+    for axes in module.sweep():
+        text = ",".join(filter(None, [arg, *(f"{name}={value}" for name, value in axes.items())]))
+        try:
+            config = module.get_config(text)
+            config.update_from_flattened_dict(overrides)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"config: {file}:{text}: {error}") from error
+        yield text, config
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command line `argv` and returns its exit code."""
+    failures: list[int] = []
+    code = command_line.guarded(lambda argv: _sweep(argv, failures), argv)
+    return code or (failures[-1] if failures else 0)
+
+
+def _sweep(argv: list[str], failures: list[int]) -> None:
+    command_line.parse_config(argv, _CONFIG)
+    flag = flags.FLAGS["config"]
+    name, _, arg = config_flags.get_config_filename(flag).partition(":")
+    console, root = Console(), Path(_WORKDIR.value)
+    options = launch.Options(data_dir=Path(_DATA_DIR.value) if _DATA_DIR.value else None)
+    for axes, config in list(cells(Path(name), arg, config_flags.get_override_values(flag))):
+        path = default_path(root, config)
+        done = (path / "result.json").exists()
+        console.print(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False)
+        if done or _DRY_RUN.value:
+            continue
+        try:
+            launch.launch(config, path, options, console)
+        except (UserError, Diverged) as error:
+            print(f"error: {axes}: {error}", file=sys.stderr)
+            failures.append(error.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

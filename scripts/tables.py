@@ -1,0 +1,46 @@
+"""Prints a table of a paper from results: python -m scripts.tables --table <paper>/<table> [--format md|tex|csv]
+
+Without --table, lists the tables there are. Results are looked for in --results, first folder first; a cell without a
+result is shown as missing.
+"""
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from experiments.harness import command_line
+from experiments.harness.errors import UserError
+from experiments.harness.results import load_results
+from experiments.harness.tables import render
+from scripts import catalogue
+
+_TABLE = flags.DEFINE_string("table", None, "<paper>/<table>, such as intention/figure7_sine")
+_FORMAT = flags.DEFINE_string("format", "md", "md, tex or csv")
+_RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")
+_OUT = flags.DEFINE_string("out", None, "folder to write the table into, besides printing it")
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command line `argv` and returns its exit code."""
+    return command_line.guarded(_print_table, argv)
+
+
+def _print_table(argv: list[str]) -> None:
+    command_line.parse_flags(argv)
+    if _TABLE.value is None:
+        print("\n".join(catalogue.names("tables")))
+        return
+    build = catalogue.find("tables", _TABLE.value)
+    table = build(load_results(map(Path, _RESULTS.value)))
+    if table is None:
+        raise UserError(f"no result for {_TABLE.value} in {', '.join(_RESULTS.value)}")
+    text = render(table, _FORMAT.value)
+    print(text, end="")
+    if _OUT.value:
+        path = Path(_OUT.value) / f"{_TABLE.value}.{_FORMAT.value}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

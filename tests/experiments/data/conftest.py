@@ -1,0 +1,82 @@
+"""A tiny data set in the MNIST family's format, with its manifest, for tests to copy, damage and read."""
+import gzip
+import hashlib
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from experiments.data.manifest import Manifest
+
+NAMES = {
+    "train": {"image": "train-images-idx3-ubyte", "label": "train-labels-idx1-ubyte"},
+    "test": {"image": "t10k-images-idx3-ubyte", "label": "t10k-labels-idx1-ubyte"},
+}
+SIZES = {"train": 6, "test": 4}
+
+
+class Tiny(NamedTuple):
+    arrays: dict  # {split: {field: uint8 array}}
+    manifest: Manifest
+    contents: dict  # {file name: uncompressed bytes}
+
+    def write(self, folder: pathlib.Path, rename=lambda name: name, compress=False) -> pathlib.Path:
+        """Lays the four files out in `folder` and returns it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, raw in self.contents.items():
+            name = rename(name) + (".gz" if compress else "")
+            (folder / name).write_bytes(gzip.compress(raw) if compress else raw)
+        return folder
+
+
+def idx_bytes(array: np.ndarray, code: int = 0x08) -> bytes:
+    """The IDX file of an array whose elements are big-endian already."""
+    return bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+@pytest.fixture
+def tiny() -> Tiny:
+    """Six training and four test images of 5x3 pixels."""
+    rng = np.random.default_rng(0)
+    arrays, contents, files = {}, {}, {}
+    for split, n in SIZES.items():
+        arrays[split] = {
+            "image": rng.integers(0, 256, (n, 5, 3), dtype=np.uint8),
+            "label": rng.integers(0, 10, n, dtype=np.uint8),
+        }
+        for field, array in arrays[split].items():
+            name, raw = NAMES[split][field], idx_bytes(array)
+            contents[name] = raw
+            files.setdefault(split, {})[field] = {
+                "names": [name, name.replace("-idx", ".idx")],
+                "size": len(raw),
+                "sha256": hashlib.sha256(raw).hexdigest(),
+            }
+    manifest = Manifest(
+        quote="Tiny",
+        home="example.org/tiny",
+        image_shapes={split: [n, 5, 3] for split, n in SIZES.items()},
+        format="idx",
+        folders=["tiny", "."],
+        files=files,
+        tfds={"builder": "tiny", "fields": {}, "splits": {}},
+    )
+    return Tiny(arrays, manifest, contents)
+
+
+@pytest.fixture
+def refusal():
+    """refusal(call, *pieces) asserts that call() raises a DataError of one line that holds every piece."""
+    from experiments.data.errors import DataError
+
+    def check(call, *pieces):
+        with pytest.raises(DataError) as caught:
+            call()
+        line = str(caught.value)
+        assert line.strip() == line and len(line.splitlines()) == 1
+        for piece in pieces:
+            assert str(piece) in line
+        return line
+
+    return check

@@ -1,0 +1,33 @@
+"""Means and standard errors against numbers worked out by hand."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.harness.evaluation import over_tasks, summarise
+
+
+def test_standard_error_is_over_tasks_averaged_over_seeds():
+    # Two seeds, three tasks: the tasks' averages are 2, 3, 7, with mean 4 and sample variance 7.
+    summary = summarise({"mse": jnp.array([[1.0, 2.0, 6.0], [3.0, 4.0, 8.0]])})["mse"]
+    assert summary["mean"] == pytest.approx(4.0) and summary["n"] == 3
+    assert summary["sem"] == pytest.approx((7 / 3) ** 0.5)
+    assert summary["median"] == pytest.approx(3.5)
+    assert summary["seeds"] == pytest.approx([3.0, 5.0])
+
+
+def test_one_task_has_no_error():
+    assert summarise({"mse": jnp.array([[2.0]])})["mse"]["sem"] == 0.0
+
+
+def test_a_number_that_is_not_finite_is_none():
+    summary = summarise({"mse": jnp.array([[1.0, jnp.nan]])})["mse"]
+    assert summary["mean"] is None and summary["sem"] is None
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_batches_of_tasks_do_not_change_the_tasks(batch_size):
+    key = jax.random.key(0)
+    values = over_tasks(lambda k: jax.random.normal(k, (2,)), key, 7, batch_size)
+    expected = [jax.random.normal(k, (2,)) for k in jax.random.split(key, 7)]
+    np.testing.assert_array_equal(values, jnp.stack(expected))

@@ -1,0 +1,61 @@
+"""The optimizer section against updates worked out by hand."""
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import common
+from experiments.harness.errors import ConfigError
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+
+
+def updates(gradients, steps=10, params=2.0, **section):
+    """The updates of one parameter for a sequence of gradients."""
+    optimizer = build_optimizer(OptimizerSettings(**common.optimizer(**section)), steps)
+    params, made = jnp.asarray(params), []
+    state = optimizer.init(params)
+    for gradient in gradients:
+        update, state = optimizer.update(jnp.asarray(gradient), state, params)
+        params = params + update
+        made.append(float(update))
+    return np.array(made)
+
+
+def test_momentum_with_additive_weight_decay():
+    # v1 = 1 + 0.1 * 2 = 1.2; theta = 2 - 0.12 = 1.88; v2 = 0.9 * 1.2 + 1 + 0.188 = 2.268
+    made = updates([1.0, 1.0], name="sgd", learning_rate=0.1, momentum=0.9, weight_decay=0.1)
+    np.testing.assert_allclose(made, [-0.12, -0.2268], rtol=1e-6)
+
+
+def test_adamw_decays_the_parameter_itself():
+    (made,) = updates([0.0], name="adamw", learning_rate=0.1, weight_decay=0.5)
+    np.testing.assert_allclose(made, -0.1 * 0.5 * 2.0, rtol=1e-6)
+
+
+def test_clipping_by_global_norm():
+    np.testing.assert_allclose(updates([4.0, -0.5], name="sgd", learning_rate=1.0, clip_norm=1.0), [-1.0, 0.5], rtol=1e-6)
+
+
+def test_exponential_schedule_of_the_few_shot_experiments():
+    """lr0 * 0.8 ** (max(0, t - 2) / 3) with the published shape and small numbers."""
+    section = dict(schedule="exponential", decay_begin=2, decay_steps=3, decay_rate=0.8)
+    made = updates([1.0] * 6, name="sgd", learning_rate=0.5, **section)
+    np.testing.assert_allclose(-made, [0.5 * 0.8 ** (max(0, t - 2) / 3) for t in range(6)], rtol=1e-6)
+
+
+def test_warmup_then_cosine_to_zero():
+    made = -updates([1.0] * 9, steps=8, name="sgd", learning_rate=1.0, schedule="cosine", warmup_steps=2)
+    expected = [0.0, 0.5] + [0.5 * (1 + np.cos(np.pi * t / 6)) for t in range(7)]
+    np.testing.assert_allclose(made, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "section, message",
+    [
+        (dict(name="adm", learning_rate=1e-3), "did you mean 'adam'"),
+        (dict(name="adam", learning_rate=1e-3, schedule="cosin"), "did you mean 'cosine'"),
+        (dict(name="adam", learning_rate=1e-3, warmup_steps=10), "not below the 10 steps"),
+    ],
+)
+def test_refuses(section, message):
+    with pytest.raises(ConfigError, match=message):
+        build_optimizer(OptimizerSettings(**common.optimizer(**section)), 10)

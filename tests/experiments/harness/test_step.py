@@ -1,0 +1,104 @@
+"""One step function: chunks, seeds and devices give the numbers of a plain loop."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.harness.errors import ConfigError
+from experiments.harness.placement import build_placement
+from experiments.harness.step import make_init, make_program, make_step, sample_batch
+from experiments.harness.streams import stream
+
+OPTIMIZER = optax.sgd(0.1)
+SEEDS = jnp.arange(8, dtype=jnp.uint32)
+
+
+def program(experiment, placement="single", seeds=8, chunk_steps=5):
+    return make_program(
+        experiment,
+        OPTIMIZER,
+        build_placement(placement, seeds=seeds, batch_size=16),
+        batch_size=16,
+        chunk_steps=chunk_steps,
+        validation_batches=2,
+        evaluation_seed=7,
+    )
+
+
+def curve(experiment, placement="single", chunk_steps=5):
+    """Losses [10, 8] of ten steps and the parameters they end with."""
+    made = program(experiment, placement, chunk_steps=chunk_steps)
+    state, losses = made.init(SEEDS), []
+    for _ in range(10 // chunk_steps):
+        state, metrics = made.chunk(state, experiment.data["train"])
+        losses.append(metrics["loss"])
+    return np.concatenate(losses), np.asarray(state.params["w"])
+
+
+def test_one_step_by_hand(line):
+    state = make_init(line, OPTIMIZER)(jnp.uint32(3))
+    new, metrics = make_step(line, OPTIMIZER, 16)(state, line.data["train"])
+    sample_key, _ = jax.random.split(stream(3, "train", 0))
+    x, _ = sample_batch(line, sample_key, line.data["train"], 16)
+    gradient = 2 * (state.params["w"] - 3.0) * jnp.mean(x**2)
+    np.testing.assert_allclose(new.params["w"], state.params["w"] - 0.1 * gradient, rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], (state.params["w"] - 3.0) ** 2 * jnp.mean(x**2), rtol=1e-5)
+    np.testing.assert_allclose(metrics["gradient_norm"], jnp.abs(gradient), rtol=1e-5)
+    assert int(new.step) == 1 and int(new.collections["batch_stats"]["seen"]) == 16
+    assert metrics["largest"] == jnp.abs(x).max()
+
+
+def test_chunks_and_seeds_are_a_plain_loop(line):
+    losses, weights = curve(line)
+    step = jax.jit(make_step(line, OPTIMIZER, 16))
+    for index, seed in enumerate(SEEDS):
+        state, own = make_init(line, OPTIMIZER)(seed), []
+        for _ in range(10):
+            state, metrics = step(state, line.data["train"])
+            own.append(metrics["loss"])
+        np.testing.assert_allclose(losses[:, index], own, rtol=1e-5)
+        np.testing.assert_allclose(weights[index], state.params["w"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("placement", ["data", "seeds"])
+def test_eight_devices_are_one(line, placement):
+    assert jax.device_count() == 8
+    for ours, single in zip(curve(line, placement), curve(line)):
+        np.testing.assert_allclose(ours, single, rtol=1e-5)
+
+
+def test_placements_split_what_they_say(line):
+    by_seeds = program(line, "seeds").init(SEEDS)
+    assert len(by_seeds.params["w"].sharding.device_set) == 8 and by_seeds.params["w"].addressable_shards[0].data.shape == (1,)
+    by_data = program(line, "data")
+    assert by_data.init(SEEDS).params["w"].is_fully_replicated
+    text = by_data.chunk.lower(by_data.init(SEEDS), line.data["train"]).compile().as_text()
+    assert "all-reduce" in text  # of the gradient over the parts of the batch
+
+
+def test_the_length_of_a_chunk_changes_nothing(line):
+    for one, other in zip(curve(line, chunk_steps=1), curve(line, chunk_steps=10)):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_evaluation_sees_the_same_tasks_whatever_the_seed(line):
+    made = program(line)
+    state = made.init(SEEDS)
+    same = state.replace(params=jax.tree.map(lambda w: jnp.broadcast_to(w[0], w.shape), state.params))
+    assert len(np.unique(made.validate(same, line.data["validation"]))) == 1
+    assert made.evaluate(state, line.data["test"])["error"].shape == (8, 3)
+
+
+def test_indivisible_sizes_are_refused_with_the_numbers():
+    with pytest.raises(ConfigError, match="config.train.batch_size: 12 is not divisible by the 8 devices"):
+        build_placement("data", seeds=1, batch_size=12)
+    with pytest.raises(ConfigError, match="config.train.seeds: 3 is not divisible by the 8 devices"):
+        build_placement("seeds", seeds=3, batch_size=8)
+    with pytest.raises(ConfigError, match="did you mean 'single'"):
+        build_placement("singel", seeds=1, batch_size=8)
+
+
+def test_streams_differ_by_seed_purpose_and_step():
+    keys = [stream(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)]
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)

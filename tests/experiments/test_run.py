@@ -1,0 +1,186 @@
+"""The command line as a user meets it: finished, resumed, restarted and refused runs, each in a process of its own."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = "--config=configs/intention/sine.py:model=neural_process,preset=tiny"
+FAST = ("--config.evaluation.counts=(1, 5)", "--config.evaluation.example_counts=(1, 5)")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "experiments.run", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def outcome(folder: Path) -> tuple:
+    """What must not depend on how often a run was killed: metrics, losses and parameters, to the bit."""
+    latest = ocp.CheckpointManager(folder / "checkpoints" / "latest")
+    state = latest.restore(latest.latest_step(), args=ocp.args.Composite(state=ocp.args.StandardRestore()))["state"]
+    flat = {str(path): np.asarray(leaf).tobytes() for path, leaf in jax.tree_util.tree_leaves_with_path(state)}
+    return json.loads((folder / "result.json").read_text())["metrics"], (folder / "metrics.jsonl").read_text(), flat
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "finished"
+    done = run(TINY, *FAST, "--workdir", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "MSE against number of observations" in done.stdout and str(folder / "figure.png") in done.stdout.replace("\n", "")
+    return folder
+
+
+def test_a_run_leaves_what_it_promises(finished):
+    result = json.loads((finished / "result.json").read_text())
+    assert set(result["metrics"]) == {f"{phase}/mse@{n}" for phase in ("trained", "untrained") for n in (1, 5)}
+    assert set(result["metrics"]["trained/mse@5"]) == {"mean", "sem", "median", "n", "seeds"}
+    assert result["metrics"]["trained/mse@5"]["n"] == 20 and len(result["metrics"]["trained/mse@5"]["seeds"]) == 2
+    # encoder 2-32-32-16, decoder 17-32-32-32-1
+    assert result["parameter_count"] == (2 + 1) * 32 + 33 * 32 + 33 * 16 + 18 * 32 + 2 * 33 * 32 + 33
+    assert result["config"]["model"]["name"] == "neural_process" and result["steps"] == 40 and result["seeds"] == [0, 1]
+    assert result["versions"]["jax"] and result["device"] and result["wall_time_s"] > 0
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [10, 20, 30, 40]
+    assert ["validation_loss" in row for row in rows] == [False, True, False, True]
+    assert json.loads((finished / "config.json").read_text()) == result["config"]
+
+
+def test_a_second_start_says_so_and_does_nothing(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    done = run(TINY, *FAST, "--workdir", str(finished))
+    assert done.returncode == 0 and "already finished" in done.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+
+
+def test_restart_keeps_the_old_folder_and_repeats_to_the_bit(finished, tmp_path):
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", str(finished), str(copy)], check=True)
+    done = run(TINY, *FAST, "--workdir", str(copy), "--restart")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "copy.old-1" / "result.json").read_bytes() == (finished / "result.json").read_bytes()
+    assert outcome(copy) == outcome(finished)
+
+
+def test_a_killed_run_resumes_to_the_same_bits(finished, tmp_path):
+    """SIGKILL at the moments that differ: before a checkpoint, just after one, and while the result is made."""
+    folder = tmp_path / "killed"
+    marks = [folder / "config.json", folder / "checkpoints" / "latest" / "20", folder / "checkpoints" / "latest" / "40"]
+    for mark in marks:
+        process = subprocess.Popen(command(TINY, *FAST, "--workdir", str(folder)), cwd=ROOT, stdout=subprocess.DEVNULL)
+        limit = time.monotonic() + 120
+        while not mark.exists() and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.002)
+        assert mark.exists(), mark
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (folder / "result.json").exists()
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write('{"step": 39, "loss"')  # a line cut short, and one past the checkpoint
+    done = run(TINY, *FAST, "--workdir", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert outcome(folder) == outcome(finished)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(tmp_path):
+    """A run goes well for 20 steps; then its learning rate, and with it its loss, explodes."""
+    explode = ("--config.optimizer.schedule=exponential", "--config.optimizer.decay_begin=20", "--config.optimizer.decay_rate=1e30")
+    done = run(TINY, *FAST, *explode, "--workdir", str(tmp_path / "run"))
+    assert done.returncode == 3
+    (line,) = done.stderr.strip().splitlines()
+    assert "is not finite at step" in line and "checkpoint before it is kept" in line
+    assert 20 < int(line.split("at step ")[1].split(";")[0]) <= 30
+    assert (tmp_path / "run" / "checkpoints" / "latest" / "20").is_dir()
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
+
+
+@pytest.mark.parametrize(
+    "arguments, pieces",
+    [
+        ([], ["--config is missing"]),
+        (["--config=configs/intention/sin.py"], ["configs/intention/sin.py", "did you mean 'configs/intention/sine.py'"]),
+        ([f"--config={SINE}:model=atention"], ["unknown model 'atention'", "did you mean 'attention'"]),
+        ([f"--config={SINE}:preset=fast"], ["unknown preset 'fast'", "tiny"]),
+        ([f"--config={SINE}:modle=maml"], ["unknown axis 'modle'", "did you mean 'model'"]),
+        ([TINY, "--config.train.stepz=3"], ["stepz", 'Did you mean "steps"']),
+        ([TINY, "--config.train.steps=many"], ["config.train.steps=many"]),
+        ([TINY, "--config.task.targets=5"], ["config.task", "max_context", "5 points"]),
+        ([TINY, "--config.model.kernel_init=lecun"], ["config.model", "kernel_init", "lecun_normal"]),
+        ([TINY, "--config.train.steps=45"], ["steps=45 is not a multiple of log_every=10"]),
+        ([TINY, "--config.evaluation.counts=(1, 500)"], ["config.evaluation.counts", "500"]),
+        ([TINY, "--config.train.placement=data", "--config.train.batch_size=12"], ["12 is not divisible by the 8 devices"]),
+        ([TINY, "--wrkdir=x"], ["--wrkdir", "--workdir"]),
+        ([f"--config={PIXELS}:preset=tiny,source=archive"], ["--data_dir"]),
+        ([f"--config={PIXELS}:preset=tiny,source=archive", "--data_dir=nowhere"], ["nowhere"]),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(arguments, pieces, tmp_path):
+    workdir = tmp_path / "run"
+    done = run(*arguments, "--workdir", str(workdir))
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ") and all(piece in line for piece in pieces), line
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_that_cannot_be_used(finished, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    for workdir, piece in [
+        (tmp_path / "file" / "run", "cannot"),
+        (tmp_path / "mine", "holds no run"),
+        (finished, "belongs to another config"),
+    ]:
+        done = run(TINY, *FAST, "--config.train.seed=5", "--workdir", str(workdir))
+        assert done.returncode == 2, done.stdout
+        (line,) = done.stderr.strip().splitlines()
+        assert piece in line and str(workdir) in line
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_are_one(tmp_path):
+    """The same run spread over two processes of four devices each, and alone: the same losses."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    arguments = (TINY, *FAST, "--config.train.placement=data", "--config.train.steps=20")
+    environments = [
+        os.environ
+        | {
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+            "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
+            "JAX_NUM_PROCESSES": "2",
+            "JAX_PROCESS_ID": str(index),
+        }
+        for index in range(2)
+    ]
+    pair = [
+        subprocess.Popen(command(*arguments, "--workdir", str(tmp_path / "pair")), cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        for environment in environments
+    ]
+    for process in pair:
+        _, told = process.communicate(timeout=300)
+        assert process.returncode == 0, told.decode()[-2000:]
+    assert run(*arguments, "--workdir", str(tmp_path / "alone")).returncode == 0
+    curves = [
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("pair", "alone")
+    ]
+    np.testing.assert_allclose(*curves, rtol=1e-5)
