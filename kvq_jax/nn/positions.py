@@ -1,0 +1,25 @@
+"""Position features of coordinates."""
+import jax
+import jax.numpy as jnp
+
+
+def fourier_features(x: jax.Array, levels: int) -> jax.Array:
+    """Concatenates x, sin(2^l pi x) and cos(2^l pi x) for l = 0, ..., levels, along the features.
+
+    x [..., d] -> [..., d + 2 d (levels + 1)], in float32 at least; levels = 0 means no position features: x itself.
+
+    Made for coordinates in [-1, 1]: the slowest wave then has one period over the range, so that only x itself, which is
+    why it is kept, tells -1 from 1. On a grid of n coordinates with spacing 2 / (n - 1), levels above log2((n - 1) / 2)
+    alias; they still tell neighbours apart. The Intention paper (Appendix 4.2) adds an unspecified positional encoding
+    to pixel positions; this is our choice, with levels = 6.
+
+    Raises ValueError if levels is negative.
+    """
+    if levels < 0:
+        raise ValueError(f"levels is at least 0, not {levels}")
+    if levels == 0:
+        return x
+    x = jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
+    angles = jnp.pi * (x[..., None, :] * 2.0 ** jnp.arange(levels + 1, dtype=x.dtype)[:, None])  # [..., levels + 1, d]
+    waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return jnp.concatenate([x, waves.reshape(*x.shape[:-1], -1)], axis=-1)

@@ -1,0 +1,363 @@
+"""The few-shot regressors: the paper's sizes, laws of a regression, masks, MAML's inner loop, untrained Intention."""
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+from jax.flatten_util import ravel_pytree
+
+from kvq_jax.models import (
+    FEW_SHOT_REGRESSORS,
+    AttentionRegressor,
+    IntentionRegressor,
+    MAMLRegressor,
+    NeuralProcessRegressor,
+)
+from kvq_jax.models.few_shot import gradient_descent, masked_mean
+from kvq_jax.ops import OPS
+
+KEY = jax.random.key(0)
+N, M = 6, 4
+SMALL = {
+    "intention": IntentionRegressor((12, 10), alpha=0.1),
+    "intention_shared": IntentionRegressor((12, 10), value="shared", fourier_levels=1, alpha=0.1),
+    "attention": AttentionRegressor((8, 6), (7, 6), (5,), num_heads=3, head_features=4, fourier_levels=2),
+    "neural_process": NeuralProcessRegressor((9, 5), (8, 7)),
+    "maml": MAMLRegressor((8, 7), inner_steps=2, inner_rate=0.05),
+}
+each_model = pytest.mark.parametrize("name", SMALL)
+
+
+def tasks(*leading, dx=2, dy=3):
+    keys = jax.random.split(jax.random.key(1), 4)
+    return (jax.random.uniform(keys[0], (*leading, N, dx), minval=-1), jax.random.normal(keys[1], (*leading, N, dy)),
+            jax.random.bernoulli(keys[2], 0.6, (*leading, N)).at[..., 0].set(True),
+            jax.random.uniform(keys[3], (*leading, M, dx), minval=-1))
+
+
+@functools.cache
+def build(name):
+    model = SMALL[name]
+    return jax.jit(model.apply), jax.jit(model.init)(KEY, *tasks())
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-4)
+
+
+def linear(a, b):
+    return a * b + b
+
+
+PAPER_COUNTS = {
+    "intention": linear(1, 1000) + 3 * linear(1000, 1000) + 1,  # and one alpha
+    "attention": (2 * (linear(1, 128) + 2 * linear(128, 128)) + 3 * linear(128, 640) + linear(640, 640)
+                  + linear(640, 128) + linear(128, 128) + linear(128, 1)),
+    "neural_process": (linear(2, 2000) + linear(2000, 2000) + linear(2000, 16)
+                       + linear(17, 2000) + 2 * linear(2000, 2000) + linear(2000, 1)),
+    "maml": linear(1, 128) + 3 * linear(128, 128) + linear(128, 1),
+}
+
+
+@pytest.mark.parametrize("name", FEW_SHOT_REGRESSORS)
+def test_defaults_are_the_sizes_of_the_paper(name):
+    x, y, mask, target = jax.eval_shape(lambda: tasks(8, dx=1, dy=1))
+    model = FEW_SHOT_REGRESSORS[name]()
+    prediction, variables = jax.eval_shape(model.init_with_output, KEY, x, y, mask, target)
+    assert prediction.shape == (8, M, 1) and prediction.dtype == jnp.float32
+    assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PAPER_COUNTS[name]
+
+
+def test_counts_of_the_pixel_models():
+    x, y, mask, target = jax.eval_shape(lambda: tasks(dx=2, dy=1))
+    for name, model in FEW_SHOT_REGRESSORS.items():
+        variables = jax.eval_shape(model(fourier_levels=6).init, KEY, x, y, mask, target)
+        first_layers = {"intention": 1000, "attention": 128, "neural_process": 4000, "maml": 128}[name]
+        extra = (2 + 2 * 2 * 7 - 1) * first_layers  # 30 position features where there was one
+        assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PAPER_COUNTS[name] + extra
+
+
+@each_model
+def test_context_order_does_not_matter_and_targets_are_alone(name):
+    apply, variables = build(name)
+    x, y, mask, target = tasks()
+    prediction = apply(variables, x, y, mask, target)
+    assert prediction.shape == (M, 3) and prediction.dtype == jnp.float32
+    order = np.array([3, 1, 5, 0, 2, 4])
+    close(apply(variables, x[order], y[order], mask[order], target), prediction)
+    close(apply(variables, x, y, mask, target[::-1]), prediction[::-1])
+    close(apply(variables, x, y, mask, target[:1]), prediction[:1])
+
+
+@each_model
+def test_masked_is_absent(name):
+    apply, variables = build(name)
+    x, y, _, target = tasks()
+    mask = jnp.array([True, False, True, True, False, False])
+    masked = apply(variables, x, y, mask, target)
+    close(masked, apply(variables, x[mask], y[mask], None, target))
+    close(masked, apply(variables, jnp.where(mask[:, None], x, 7), jnp.where(mask[:, None], y, -9), mask, target))
+
+
+@each_model
+def test_without_context(name):
+    apply, variables = build(name)
+    x, y, _, target = tasks(2)
+    mask = jnp.zeros((2, N), bool).at[0, 0].set(True)
+    prediction = apply(variables, x, y, mask, target)
+    assert bool(jnp.isfinite(prediction).all())
+    close(prediction[1], apply(variables, x[1] + 1, y[1] - 1, mask[1], target[1]))
+    gradients = jax.grad(lambda v: jnp.sum(jnp.square(apply(v, x, y, mask, target))))(variables)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients))
+
+
+@each_model
+def test_leading_dimensions_are_a_loop(name):
+    apply, variables = build(name)
+    arguments = tasks(2, 3)
+    batched = apply(variables, *arguments)
+    assert batched.shape == (2, 3, M, 3)
+    for index in [(0, 0), (1, 2)]:
+        close(batched[index], apply(variables, *(array[index] for array in arguments)))
+
+
+@each_model
+def test_every_parameter_learns(name):
+    apply, variables = build(name)
+    arguments = tasks(2)
+    gradients = jax.grad(lambda v: jnp.sum(jnp.square(apply(v, *arguments) - 1)))(variables)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+        key_bias = "'key'" in jax.tree_util.keystr(path) and "bias" in jax.tree_util.keystr(path)  # softmax ignores it
+        assert bool(jnp.isfinite(leaf).all()) and (key_bias or bool(jnp.any(leaf != 0))), jax.tree_util.keystr(path)
+
+
+@each_model
+def test_bfloat16_inputs(name):
+    apply, variables = build(name)
+    x, y, mask, target = tasks()
+    prediction = apply(variables, *(a.astype(jnp.bfloat16) for a in (x, y)), mask, target.astype(jnp.bfloat16))
+    assert prediction.dtype == jnp.float32
+    assert float(jnp.median(jnp.abs(prediction - apply(variables, x, y, mask, target)))) < 0.1
+
+
+@pytest.mark.parametrize(
+    "name, op", [*(("intention", op) for op in OPS), ("attention", "linear"), ("attention", "informer")])
+def test_any_op(name, op):
+    model = SMALL[name].clone(op=op, alpha=0.5, alpha_kind="sigmoid")
+    prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
+    assert bool(jnp.isfinite(prediction).all())
+    assert ("ridge" in variables["params"]) == any(kind in op for kind in ("intention", "informer"))
+
+
+def test_refusals():
+    x, y, mask, target = tasks(2)
+    for name, arguments, message in [
+        ("maml", (x, y[0], mask, target), "context_x and context_y differ"),
+        ("attention", (x, y, mask, target[..., :1]), "context_x and target_x differ"),
+        ("neural_process", (x, y, mask[:, :3], target), r"context_mask \(2, 3\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SMALL[name].init(KEY, *arguments)
+    for fields, message in [
+        (dict(op="intentoin"), "unknown op 'intentoin'. Did you mean 'intention'"),
+        (dict(value="id"), "unknown value encoder"),
+        (dict(alpha_kind="soft"), "unknown kind of alpha"),
+        (dict(alpha=-1.0), "softplus alpha starts in"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SMALL["intention"].clone(**fields).init(KEY, *tasks(2))
+    with pytest.raises(ValueError, match="inner_steps"):
+        MAMLRegressor(inner_steps=-1).init(KEY, *tasks(2))
+
+
+# Many masks on the same points: what an evaluation of many context sizes does.
+
+MASKS = jnp.arange(N) < jnp.arange(1, N + 1)[:, None]
+
+
+@each_model
+def test_vmap_over_masks_is_a_loop(name):
+    apply, variables = build(name)
+    x, y, _, target = tasks()
+    together = jax.jit(jax.vmap(lambda mask: apply(variables, x, y, mask, target)))(MASKS)
+    for count in (1, 3, N):
+        close(together[count - 1], apply(variables, x[:count], y[:count], None, target))
+
+
+def encoder_batches(name, layers):
+    """For each kernel of the named layers, the most rows that it multiplies at once under a vmap over MASKS."""
+    _, variables = build(name)
+    x, y, _, target = tasks()
+    masked = jax.vmap(lambda variables, mask: SMALL[name].apply(variables, x, y, mask, target), in_axes=(None, 0))
+    jaxpr = jax.make_jaxpr(masked)(variables, MASKS)
+    products = [equation for equation in all_equations(jaxpr.jaxpr) if equation.primitive.name == "dot_general"]
+    rows = {}
+    for layer in layers:
+        kernel = variables["params"]
+        for part in layer.split("/"):
+            kernel = kernel[part]
+        operands = [(e.invars[0].aval.shape, e.invars[1].aval.shape) for e in products]
+        rows[layer] = [max(np.prod(s[:-1], dtype=int) for s in pair if s != kernel["kernel"].shape)
+                       for pair in operands if kernel["kernel"].shape in pair]
+    return rows
+
+
+def all_equations(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from all_equations(inner)
+
+
+@pytest.mark.parametrize("name, layers", [
+    ("intention", ["key_encoder/layer_0", "key_encoder/layer_1"]),
+    ("attention", ["key_encoder/layer_1", "value_encoder/layer_1", "attention/query", "attention/key"]),
+    ("neural_process", ["encoder/layer_1"]),
+])
+def test_encoders_do_not_see_the_masks(name, layers):
+    for layer, rows in encoder_batches(name, layers).items():
+        assert rows and max(rows) <= max(N, M), (layer, rows)
+
+
+def test_many_masks_cost_little_more_than_one():
+    model = IntentionRegressor((64, 64, 64))
+    x, y, _, target = tasks()
+    variables = model.init(KEY, x, y, None, target)
+
+    def cost(function, mask):
+        return jax.jit(function).lower(variables, x, y, mask, target).compile().cost_analysis()["flops"]
+
+    over_masks = jax.vmap(model.apply, in_axes=(None, None, None, 0, None))
+    many, one = cost(over_masks, MASKS), cost(model.apply, MASKS[0])
+    assert many < 2 * one, many / one
+
+
+# MAML
+
+
+def test_inner_steps_by_hand():
+    """A linear learner, y = w x + b: three steps of descent on the masked mean squared error, written out in NumPy."""
+    model = MAMLRegressor((), inner_steps=3, inner_rate=0.1)
+    x, y, target = np.array([[1.0], [2.0], [50.0]]), np.array([[1.0], [-1.0], [50.0]]), np.array([[0.0], [3.0]])
+    w, b = 0.5, 0.25
+    variables = {"params": {"learner": {"layer_0": {"kernel": jnp.array([[w]]), "bias": jnp.array([b])}}}}
+    prediction = model.apply(variables, jnp.array(x), jnp.array(y), jnp.array([True, True, False]), jnp.array(target))
+    for _ in range(3):
+        errors = w * x[:2] + b - y[:2]
+        w, b = w - 0.1 * np.mean(2 * errors * x[:2]), b - 0.1 * np.mean(2 * errors)
+    np.testing.assert_allclose(prediction, w * target + b, rtol=1e-5)
+
+
+def test_adapts_each_task_by_explicit_gradients():
+    model, (apply, variables) = SMALL["maml"], build("maml")
+    x, y, mask, target = tasks(2)
+    learner = variables["params"]["learner"]
+
+    def network(params, inputs):
+        for index in range(3):
+            layer = params[f"layer_{index}"]
+            inputs = (inputs if index == 0 else jax.nn.relu(inputs)) @ layer["kernel"] + layer["bias"]
+        return inputs
+
+    prediction = apply(variables, x, y, mask, target)
+    for task in range(2):
+        kept, params = np.flatnonzero(mask[task]), learner
+        for _ in range(model.inner_steps):
+            gradients = jax.grad(lambda p: jnp.mean(jnp.square(network(p, x[task, kept]) - y[task, kept])))(params)
+            params = jax.tree.map(lambda p, g: p - model.inner_rate * g, params, gradients)
+        close(prediction[task], network(params, target[task]))
+
+
+def test_no_context_and_no_steps_are_no_adaptation():
+    apply, variables = build("maml")
+    x, y, mask, target = tasks()
+    close(apply(variables, x, y, jnp.zeros(N, bool), target),
+          SMALL["maml"].clone(inner_steps=0).apply(variables, x, y, mask, target))
+
+
+def test_more_steps_at_evaluation_fit_the_context_better():
+    model, (_, variables) = SMALL["maml"], build("maml")
+    x, y, _, _ = tasks()
+    errors = [float(jnp.mean(jnp.square(model.clone(inner_steps=steps).apply(variables, x, y, None, x) - y)))
+              for steps in (0, 1, 3, 10)]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_first_and_second_order():
+    """On the loss c p^2 / 2, n steps shrink p by (1 - r c)^n; only the second order has that factor in its derivative."""
+    def outer(p, first_order):
+        return gradient_descent(lambda p: 2 * jnp.sum(p ** 2), p, steps=3, rate=0.1, first_order=first_order)  # c = 4
+
+    assert float(outer(1.0, False)) == float(outer(1.0, True)) == pytest.approx(0.6 ** 3)
+    assert float(jax.grad(outer)(1.0, False)) == pytest.approx(0.6 ** 3)
+    assert float(jax.grad(outer)(1.0, True)) == 1
+
+
+def test_first_order_changes_the_gradient_and_not_the_prediction():
+    x, y, mask, target = tasks(2)
+    _, variables = build("maml")
+
+    def gradient(**fields):
+        model = SMALL["maml"].clone(**fields)
+        loss = jax.value_and_grad(lambda v: jnp.mean(jnp.square(model.apply(v, x, y, mask, target) - 1)))
+        value, gradients = loss(variables)
+        return float(value), np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradients)])
+
+    second, first = gradient(), gradient(first_order=True)
+    assert second[0] == pytest.approx(first[0], rel=1e-6)
+    assert np.linalg.norm(second[1] - first[1]) > 0.01 * np.linalg.norm(second[1])
+    np.testing.assert_array_equal(gradient(inner_steps=0)[1], gradient(inner_steps=0, first_order=True)[1])
+
+
+def test_second_order_gradient_against_finite_differences(x64):
+    model = MAMLRegressor((5,), inner_steps=3, inner_rate=0.05)
+    arguments = [a.astype(jnp.float64) if a.dtype != bool else a for a in tasks(2)]
+    variables = jax.tree.map(lambda p: p.astype(jnp.float64), model.init(KEY, *arguments))
+    flat, unravel = ravel_pytree(variables)
+
+    @jax.jit
+    def loss(flat):
+        return jnp.mean(jnp.square(model.apply(unravel(flat), *arguments) - 1))
+
+    assert loss(flat).dtype == jnp.float64
+    directions = jax.random.normal(jax.random.key(3), (4, flat.size), jnp.float64)
+    for direction in directions:
+        numeric = (loss(flat + 1e-6 * direction) - loss(flat - 1e-6 * direction)) / 2e-6
+        np.testing.assert_allclose(jax.grad(loss)(flat) @ direction, numeric, rtol=1e-6, atol=1e-9)
+
+
+def test_masked_mean():
+    x = jnp.array([[1.0, 3.0], [5.0, 7.0], [jnp.inf, 0.0]])
+    assert float(masked_mean(x, jnp.array([True, True, False]))) == 4
+    assert float(masked_mean(x, jnp.zeros(3, bool))) == 0
+
+
+def test_the_paper_s_inner_rate_needs_small_kernels():
+    """One sine task on [-6, 6) at rate 0.1 and the paper's size: bounded with the default kernels, not with lecun_normal."""
+    x = jnp.linspace(-6, 6, 10)[:, None]
+    arguments = (x, 3 * jnp.sin(x), None, x)
+    for kernel_init, bound in [("fan_in_uniform", True), ("lecun_normal", False)]:
+        model = MAMLRegressor(kernel_init=kernel_init)
+        prediction, _ = jax.jit(model.init_with_output)(KEY, *arguments)
+        assert bool(jnp.max(jnp.abs(prediction)) < 100) == bound  # NaN is not below 100
+
+
+# Intention without training (Intention paper, Figures 6 and 7)
+
+
+def untrained_context_error(bias_init, width=200, points=50):
+    model = IntentionRegressor((width,) * 4, alpha=1e-2, alpha_kind="fixed", bias_init=bias_init)
+    keys = jax.random.split(KEY, 4)
+    x = jax.random.uniform(keys[0], (16, points, 1), minval=-6, maxval=6)
+    amplitude = jax.random.uniform(keys[1], (16, 1, 1), minval=0.1, maxval=5)
+    y = amplitude * jnp.sin(x - jax.random.uniform(keys[2], (16, 1, 1), maxval=jnp.pi))
+    prediction, _ = jax.jit(model.init_with_output)(keys[3], x, y, None, x)
+    return float(jnp.mean(jnp.square(prediction - y)))
+
+
+def test_untrained_intention_needs_biases():
+    assert untrained_context_error("zeros") > 2
+    assert untrained_context_error("fan_in_uniform") < 0.1
+    assert untrained_context_error("normal") < 0.1

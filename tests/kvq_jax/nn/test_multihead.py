@@ -1,0 +1,154 @@
+"""MultiHead: against Flax's attention and against a loop over heads; masks, leading dimensions, every op."""
+import inspect
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from kvq_jax.nn import MultiHead
+from kvq_jax.ops import OPS
+
+KEY = jax.random.key(0)
+M, N, H, D = 5, 7, 3, 4
+
+
+def normal(*shape, seed=0):
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+def sets(*leading):
+    return normal(*leading, M, 6, seed=1), normal(*leading, N, 8, seed=2), normal(*leading, N, 2, seed=3)
+
+
+def options_of(op):
+    return {"alpha": 0.1} if "alpha" in inspect.signature(OPS[op]).parameters else {}
+
+
+def build(op="softmax", **fields):
+    model = MultiHead(H, D, OPS[op], **{"out_features": 9, "bias_init": "normal", **fields})
+    return model, model.init(KEY, *sets(), **options_of(op))
+
+
+def test_equals_flax_attention_with_the_same_parameters():
+    model, variables = build()
+    params = variables["params"]
+    heads = {name: {"kernel": params[name]["kernel"].reshape(-1, H, D), "bias": params[name]["bias"].reshape(H, D)}
+             for name in ("query", "key", "value")}
+    out = {"kernel": params["out"]["kernel"].reshape(H, D, 9), "bias": params["out"]["bias"]}
+    flax_model = nn.MultiHeadDotProductAttention(num_heads=H, qkv_features=H * D, out_features=9)
+    query, key, value = sets(2)
+    mask = jax.random.bernoulli(KEY, 0.6, (2, N)).at[:, 0].set(True)
+    expected = flax_model.apply({"params": heads | {"out": out}}, query, key, value, mask=mask[:, None, None, :])
+    np.testing.assert_allclose(model.apply(variables, query, key, value, mask=mask), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("scaling, scale", [("head", 1 / math.sqrt(D)), ("full", 1 / math.sqrt(H * D)), ("none", 1.0)])
+def test_is_a_loop_over_heads(op, scaling, scale):
+    model, variables = build(op, scaling=scaling)
+    query, key, value = sets()
+    mask = jnp.arange(N) < N - 2
+    params, outputs = variables["params"], []
+    for head in range(H):
+        columns = slice(head * D, (head + 1) * D)
+        q, k, v = (x @ params[name]["kernel"][:, columns] + params[name]["bias"][columns]
+                   for name, x in (("query", query), ("key", key), ("value", value)))
+        outputs.append(OPS[op](scale * q, k, v, mask=mask, **options_of(op)))
+    expected = jnp.concatenate(outputs, axis=-1) @ params["out"]["kernel"] + params["out"]["bias"]
+    actual = model.apply(variables, query, key, value, mask=mask, **options_of(op))
+    np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_leading_dimensions_are_a_loop(op):
+    model, variables = build(op)
+    query, key, value = sets(2, 3)
+    mask = jax.random.bernoulli(KEY, 0.6, (2, 3, N))
+    batched = jax.jit(model.apply)(variables, query, key, value, mask=mask, **options_of(op))
+    assert batched.shape == (2, 3, M, 9)
+    for index in np.ndindex(2, 3):
+        alone = model.apply(variables, query[index], key[index], value[index], mask=mask[index], **options_of(op))
+        np.testing.assert_allclose(batched[index], alone, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_masked_is_absent_and_order_does_not_matter(op):
+    model, variables = build(op)
+    query, key, value = sets()
+    mask = jnp.array([True, False, True, True, False, True, False])
+    kept = np.flatnonzero(mask)[::-1]
+    masked = model.apply(variables, query, key, value, mask=mask, **options_of(op))
+    deleted = model.apply(variables, query, key[kept], value[kept], **options_of(op))
+    np.testing.assert_allclose(masked, deleted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("op", ["softmax", "linear", "uniform"])
+def test_a_mask_for_each_query(op):
+    model, variables = build(op)
+    query, key, value = sets(2)
+    mask = jax.random.bernoulli(KEY, 0.5, (2, M, N))
+    each = model.apply(variables, query, key, value, mask=mask)
+    for row in range(M):
+        alone = model.apply(variables, query[:, row:row + 1], key, value, mask=mask[:, row])
+        np.testing.assert_allclose(each[:, row:row + 1], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_no_key_left_gives_the_last_bias(op):
+    model, variables = build(op)
+    output = model.apply(variables, *sets(), mask=jnp.zeros(N, bool), **options_of(op))
+    np.testing.assert_allclose(output, jnp.broadcast_to(variables["params"]["out"]["bias"], (M, 9)), atol=1e-6)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_gradients_are_finite_also_with_nothing_left(op):
+    model, variables = build(op)
+    mask = jnp.zeros((2, N), bool).at[0, :3].set(True)
+
+    def loss(variables):
+        return jnp.sum(jnp.square(model.apply(variables, *sets(2), mask=mask, **options_of(op))))
+
+    gradients = jax.tree.leaves(jax.grad(loss)(variables))
+    assert all(bool(jnp.isfinite(x).all()) for x in gradients)
+
+
+def test_an_alpha_for_each_head():
+    model, variables = build("intention", use_output=False, out_features=None)
+    alphas = jnp.array([0.1, 1.0, 10.0])
+    together = model.apply(variables, *sets(2), alpha=alphas)
+    for head, alpha in enumerate(alphas):
+        alone = model.apply(variables, *sets(2), alpha=float(alpha))
+        columns = slice(head * D, (head + 1) * D)
+        np.testing.assert_allclose(together[..., columns], alone[..., columns], rtol=1e-4, atol=1e-5)
+
+
+def test_widths_and_parameter_counts():
+    projections = (6 + 8 + 2 + 3) * H * D
+    for fields, width, count in [
+        (dict(), 9, projections + H * D * 9 + 9),
+        (dict(out_features=None), H * D, projections + (H * D + 1) * H * D),
+        (dict(out_features=None, use_output=False), H * D, projections),
+        (dict(use_bias=False), 9, projections - 3 * H * D + H * D * 9),
+    ]:
+        model = MultiHead(H, D, **{"out_features": 9, **fields})
+        output, variables = jax.eval_shape(model.init_with_output, KEY, *sets())
+        assert output.shape == (M, width)
+        assert sum(x.size for x in jax.tree.leaves(variables)) == count
+
+
+def test_bfloat16_inputs():
+    model, variables = build()
+    halves = [x.astype(jnp.bfloat16) for x in sets()]
+    output = model.apply(variables, *halves)
+    assert output.dtype == jnp.float32
+    np.testing.assert_allclose(output, model.apply(variables, *sets()), atol=0.1)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="unknown scaling 'heads'.*'head'"):
+        build(scaling="heads")
+    with pytest.raises(ValueError, match="use_output"):
+        build(use_output=False)

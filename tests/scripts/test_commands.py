@@ -1,0 +1,103 @@
+"""Sweep, tables, figures and collect as commands, on a sweep that this file really runs at preset tiny."""
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SWEEP = ("--config=configs/intention/sine.py:preset=tiny", "--config.evaluation.counts=(1, 5, 9)", "--config.train.steps=20")
+
+
+def run(script: str, *arguments, code: int = 0) -> str:
+    """Runs a script and returns its standard output, or its one line on standard error where `code` is not 0."""
+    command = [sys.executable, "-m", f"scripts.{script}", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    if code:
+        assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr if code else done.stdout
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep") / "runs"
+    listed = run("sweep", *SWEEP, "--workdir", folder, "--dry_run")
+    assert listed.count("run: configs/intention/sine.py:preset=tiny,model=") == 4 and not folder.exists()
+    run("sweep", *SWEEP, "--workdir", folder)
+    assert len(list(folder.rglob("result.json"))) == 4
+    pixels = ("--config=configs/intention/pixels.py:preset=tiny,model=maml", "--config.train.steps=20")
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run", *pixels, "--workdir", str(folder / "intention" / "pixels" / "maml")], cwd=ROOT
+    )
+    assert done.returncode == 0
+    return folder
+
+
+def test_a_second_sweep_skips_what_has_a_result(runs):
+    told = run("sweep", *SWEEP, "--workdir", runs)
+    assert told.count("skip, has a result: ") == 4 and "run: " not in told
+
+
+def test_a_sweep_goes_on_after_a_cell_that_fails(tmp_path):
+    """With an inner rate that explodes, MAML alone diverges; --config keys of one model are no keys of the others."""
+    told = run("sweep", *SWEEP, "--config.model.inner_rate=1e9", "--workdir", tmp_path / "runs", code=2)
+    assert "inner_rate" in told and not (tmp_path / "runs").exists()
+
+
+def test_figures_and_their_numbers(runs, tmp_path):
+    for name in ("figure6", "figure7", "figure13"):
+        told = run("figures", "--figure", f"intention/{name}", "--results", runs, "--out", tmp_path)
+        assert Path(told.strip()) == tmp_path / "intention" / f"{name}.png"
+        assert (tmp_path / "intention" / f"{name}.png").read_bytes()[1:4] == b"PNG"
+    with (tmp_path / "intention" / "figure7.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    sine = [row for row in rows if row["task"] == "sine curves"]
+    assert len(sine) == 4 * 2 * 3 and {row["preset"] for row in rows} == {"tiny"}
+    result = next(json.loads(path.read_text()) for path in runs.rglob("maml-tiny-*/result.json"))
+    row = next(r for r in sine if (r["model"], r["phase"], r["observations"]) == ("maml", "trained", "5"))
+    assert float(row["mean"]) == result["metrics"]["trained/mse@5"]["mean"]
+    with (tmp_path / "intention" / "figure6.csv").open() as file:
+        drawn = [row for row in csv.DictReader(file) if row["model"] == "maml" and row["phase"] == "trained"]
+    assert len(drawn) == 3 * 200 and np.isfinite([float(row["prediction"]) for row in drawn]).all()
+
+
+def test_tables_show_what_is_missing_and_never_mix_presets(runs, tmp_path):
+    table = run("tables", "--table", "intention/figure7_sine", "--results", runs, "--out", tmp_path)
+    assert (tmp_path / "intention" / "figure7_sine.md").read_text() == table
+    assert "| Intention, trained |" in table and "missing" not in table and "Preset tiny" in table
+    partly = run("tables", "--table", "intention/figure7_pixels", "--results", runs, "--format", "csv")
+    lines = {line[0]: line for line in csv.reader(partly.splitlines())}
+    assert set(lines["Intention, trained"][1:]) == {"missing", ""} and "missing" not in lines["MAML, trained"]
+    quick = tmp_path / "mixed" / "one" / "result.json"
+    quick.parent.mkdir(parents=True)
+    content = json.loads(next(runs.rglob("maml-tiny-*/result.json")).read_text())
+    content["axes"]["preset"], content["config_hash"] = "quick", "0"
+    quick.write_text(json.dumps(content))
+    mixed = run("tables", "--table", "intention/figure7_sine", "--results", f"{runs},{tmp_path / 'mixed'}")
+    assert "Preset quick" in mixed and "| Intention, trained | missing |" in mixed
+
+
+def test_what_does_not_exist_is_one_line(runs, tmp_path):
+    assert "did you mean 'intention/figure7'" in run("figures", "--figure", "intention/figure77", "--results", runs, code=2)
+    assert "no result for intention/figure7_sine" in run("tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2)
+    assert "there are none" in run("figures", "--figure", "intention/figure6", "--results", tmp_path, code=2)
+    (tmp_path / "result.json").write_text("{")
+    assert "cannot read" in run("tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2)
+
+
+def test_without_a_name_they_list_what_there_is():
+    assert "intention/figure7" in run("figures").splitlines()
+    assert "intention/figure7_sine" in run("tables").splitlines()
+
+
+def test_collect_copies_results_without_checkpoints(runs, tmp_path):
+    run("collect", "--runs", runs, "--results", tmp_path, "--preset", "tiny")
+    copies = sorted(path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("result.json"))
+    assert copies == [("intention", "pixels")] + [("intention", "sine")] * 4
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"result.json", "examples.npz"}
+    tables = [run("tables", "--table", "intention/figure7_sine", "--results", where) for where in (runs, tmp_path)]
+    assert tables[0] == tables[1]
