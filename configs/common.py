@@ -22,11 +22,6 @@ def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
-def adam(learning_rate: float) -> dict:
-    """The optimizer section of plain Adam at a constant rate."""
-    return optimizer("adam", learning_rate)
-
-
 def optimizer(name: str, learning_rate: float, **changes) -> dict:
     """An optimizer section: `changes` over a constant rate without warm-up, decay, momentum, weight decay or clipping."""
     section = dict(

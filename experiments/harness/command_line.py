@@ -11,9 +11,16 @@ from ml_collections import ConfigDict
 from experiments.harness.errors import ConfigError, Diverged, UserError, unknown
 
 
-def guarded(command: Callable[[list[str]], None], argv: list[str]) -> int:
-    """Runs command(argv). A failure that the user can mend becomes one line on stderr; returns the exit code."""
-    enable_compilation_cache()
+def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:
+    """Runs command(argv). A failure that the user can mend becomes one line on stderr; returns the exit code.
+
+    Args:
+      command: what to run.
+      argv: its arguments; argv[0] is the program's name.
+      cache: keep compiled programs between processes.
+    """
+    if cache:
+        enable_compilation_cache()
     try:
         command(argv)
     except (UserError, Diverged) as error:

@@ -23,6 +23,7 @@ N, M = 6, 4
 SMALL = {
     "intention": IntentionRegressor((12, 10), alpha=0.1),
     "intention_shared": IntentionRegressor((12, 10), value="shared", fourier_levels=1, alpha=0.1),
+    "intention_weights": IntentionRegressor((12, 10), weight_features=(7,), alpha=0.1),
     "attention": AttentionRegressor((8, 6), (7, 6), (5,), num_heads=3, head_features=4, fourier_levels=2),
     "neural_process": NeuralProcessRegressor((9, 5), (8, 7)),
     "maml": MAMLRegressor((8, 7), inner_steps=2, inner_rate=0.05),
@@ -149,6 +150,20 @@ def test_any_op(name, op):
     prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
     assert bool(jnp.isfinite(prediction).all())
     assert ("ridge" in variables["params"]) == any(kind in op for kind in ("intention", "informer"))
+
+
+def test_the_weight_encoder_starts_as_the_identity():
+    """e_w(w) = w + g MLP(w) with g = 0 at the start, then something else, and never a matter of how many points there are."""
+    apply, variables = build("intention_weights")
+    plain = {"params": {k: v for k, v in variables["params"].items() if not k.startswith("weight_")}}
+    close(apply(variables, *tasks(5)), SMALL["intention"].apply(plain, *tasks(5)))
+    opened = {"params": variables["params"] | {"weight_gain": jnp.float32(1.0)}}
+    assert np.abs(apply(opened, *tasks(5)) - apply(variables, *tasks(5))).max() > 0.01
+
+
+def test_an_op_without_weights_cannot_encode_them():
+    with pytest.raises(ValueError, match="unknown op with weights 'softmax'"):
+        IntentionRegressor((4,), weight_features=(3,), op="softmax").init(KEY, *tasks())
 
 
 def test_refusals():

@@ -1,0 +1,173 @@
+"""Attention: operators that weigh values by a similarity of query and key. Pure functions of the one signature
+
+    op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
+
+with leading dimensions that broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each
+raises ValueError for shapes that do not fit. Weights are computed in float32 at least; the output has the inputs' dtype.
+Rows are points, so Q K' below is `query @ key.T`.
+"""
+from collections.abc import Callable
+import numbers
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.ops import linalg, masks
+
+Array = jax.Array
+
+
+def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
+                      scale: float | Array = 1.0) -> Array:
+    """softmax(scale Q K') V: Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 2.
+
+    Scores are not divided by sqrt(d), as in that paper (Appendix 8 too); pass scale=d ** -0.5 for Vaswani et al. 2017.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N] or [..., M, N], True = take part.
+        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per head).
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    def weigh(query, key, mask):
+        return jax.nn.softmax(_scores(query, key) * per_batch(scale), where=mask)
+
+    return _attend(query, key, value, mask, weigh)
+
+
+def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+    """Q K' V, no normaliser: Garnelo and Czarnecki 2023, Section 2. Also Intention's limit alpha -> infinity.
+
+    Computed as Q (K' V) where that is the cheaper order, unless each query has its own mask.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N] or [..., M, N], True = take part.
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    pairs = masks.resolve(query, key, value, mask)
+    m, d, n, k = *query.shape[-2:], *value.shape[-2:]
+    if (pairs is None or pairs.shape[-2] == 1) and (m + n) * d * k < m * n * (d + k):
+        out, compute = linalg.dtypes(query, key, value)
+        query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
+        key, value, _ = masks.absent(key, value, pairs)
+        state = jnp.einsum("...nd,...nk->...dk", key, value, preferred_element_type=compute)
+        return jnp.einsum("...md,...dk->...mk", query.astype(compute), state).astype(out)
+    return _attend(query, key, value, mask, lambda query, key, mask: _keep(_scores(query, key), mask))
+
+
+def laplace_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
+                      length_scale: float | Array = 1.0) -> Array:
+    """softmax_n(-||q_m - k_n||_1 / length_scale) V: Kim et al. 2019, Attentive Neural Processes (arXiv 1901.05761), Section 3.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N] or [..., M, N], True = take part.
+        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit, or length_scale is a number that is not positive.
+    """
+    if isinstance(length_scale, numbers.Real) and not length_scale > 0:
+        raise ValueError(f"length_scale must be positive, got {length_scale}")
+
+    def weigh(query, key, mask):
+        _, compute = linalg.dtypes(query)
+        distance = jnp.abs(query.astype(compute)[..., :, None, :] - key.astype(compute)[..., None, :, :]).sum(-1)
+        return jax.nn.softmax(-distance / per_batch(length_scale), where=mask)
+
+    return _attend(query, key, value, mask, weigh)
+
+
+def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+    """mean_n V for every query: the aggregation of neural processes (Garnelo et al. 2018, arXiv 1807.01622).
+
+    Only the shape of `query` and `key` matters.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N] or [..., M, N], True = take part.
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    shape = masks.output_shape(query, key, value)
+    pairs = masks.resolve(query, key, value, mask)
+    out, compute = linalg.dtypes(query, key, value)
+    # The keys' contents play no part, so theirs cannot spoil a query.
+    _, value, spoilt = masks.absent(jnp.zeros_like(key), jnp.asarray(value, compute), pairs)
+    weights = jnp.ones((1, value.shape[-2]), compute) if pairs is None else pairs.astype(compute)
+    weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)
+    mean = masks.owe(jnp.einsum("...mn,...nk->...mk", weights, value), spoilt)
+    return jnp.broadcast_to(mean.astype(out), shape)
+
+
+def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+    """erf(Q K') V, elementwise and not normalised: Garnelo and Czarnecki 2023, Section 2, example 1.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N] or [..., M, N], True = take part.
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit.
+    """
+    return _attend(query, key, value, mask, lambda query, key, mask: _keep(jax.lax.erf(_scores(query, key)), mask))
+
+
+def per_batch(x: float | Array) -> float | Array:
+    """A number as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix."""
+    return x if isinstance(x, numbers.Real) else jnp.asarray(x)[..., None, None]
+
+
+def _attend(query: Array, key: Array, value: Array, mask: Array | None,
+            weigh: Callable[[Array, Array, Array | None], Array]) -> Array:
+    """weigh(query, key, mask [..., 1 or M, N] or None) -> [..., M, N], times value."""
+    shape = masks.output_shape(query, key, value)
+    pairs = masks.resolve(query, key, value, mask)
+    out, compute = linalg.dtypes(query, key, value)
+    if key.shape[-2] == 0:
+        return jnp.zeros(shape, out)
+    query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
+    key, value, spoilt = masks.absent(key, value, pairs)
+    weights = weigh(query, key, pairs).astype(value.dtype)
+    mixed = jnp.einsum("...mn,...nk->...mk", weights, value, preferred_element_type=compute)
+    return masks.owe(mixed, spoilt).astype(out)
+
+
+def _scores(query: Array, key: Array) -> Array:
+    _, compute = linalg.dtypes(query)
+    return jnp.einsum("...md,...nd->...mn", query, key, preferred_element_type=compute)
+
+
+def _keep(weights: Array, mask: Array | None) -> Array:
+    return weights if mask is None else jnp.where(mask, weights, 0)

@@ -1,0 +1,144 @@
+"""The linear algebra under least squares: Gram matrices, positive definite solves, the pseudo-inverse, and their precision."""
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Array = jax.Array
+
+# TF32 or bfloat16 passes in K'K or K'V are amplified by the condition number of the system.
+PRECISION = lax.Precision.HIGHEST
+# Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Where other
+# processes share the cores, those threads wait for one another and a call of 20 microseconds takes 10 milliseconds.
+THREADED = 1024
+# Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves.
+LEAF, BASE = 64, 32
+
+
+def dtypes(*arrays: Array) -> tuple[jnp.dtype, jnp.dtype]:
+    """(dtype of the output, dtype to compute in): what the arrays promote to, and that or float32, whichever is wider."""
+    out = jnp.result_type(*arrays)
+    out = out if jnp.issubdtype(out, jnp.inexact) else jnp.promote_types(out, jnp.float32)
+    return out, jnp.promote_types(out, jnp.float32)
+
+
+def transpose(x: Array) -> Array:
+    """Swaps the last two axes."""
+    return jnp.swapaxes(x, -1, -2)
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b at the precision that the solves need."""
+    return jnp.matmul(a, b, precision=PRECISION)
+
+
+def gram(rows: Array) -> Array:
+    """rows rows', [..., n, m] -> [..., n, n]."""
+    return matmul(rows, transpose(rows))
+
+
+def solve(matrix: Array, rhs: Array) -> Array:
+    """Solves matrix @ x = rhs for a symmetric positive definite matrix, by Cholesky.
+
+    Gradients are further solves with the same factor (lax.custom_linear_solve), so nothing is differentiated through the
+    factorisation. Nearly all of the work is in matrix products, which on CPUs run several times faster than library
+    substitutions: the matrix is factored by halves, and the triangle of a block of at most LEAF rows is inverted (never the
+    matrix itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
+
+    Args:
+        matrix: [..., n, n], symmetric positive definite; the result is not finite where it is not.
+        rhs: [..., n, k].
+
+    Returns:
+        [..., n, k]; leading dimensions broadcast.
+
+    Raises:
+        TypeError: for a dtype below float32, which has no Cholesky factorisation.
+    """
+    n, k = rhs.shape[-2:]
+    batch = jnp.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    fixed = lax.stop_gradient(matrix)
+    if n * k < THREADED:
+        lower = jnp.broadcast_to(_cholesky(fixed), (*batch, n, n))
+        substitute = lambda _, b: _triangular(lower, _triangular(lower, b), transpose_a=True)
+    else:
+        factor = _factor(fixed)
+        substitute = lambda _, b: _backward(factor, _forward(factor, b))
+    rhs = jnp.broadcast_to(rhs, (*batch, n, k))
+    return lax.custom_linear_solve(lambda x: matmul(matrix, x), rhs, substitute, symmetric=True)
+
+
+def pinv(matrix: Array) -> Array:
+    """Moore-Penrose pseudo-inverse [..., d, N] of matrix [..., N, d] by singular values.
+
+    Singular values below 10 d eps times the largest count as zero: a cut-off that does not depend on N, so that rows of zeros
+    (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the pseudo-inverse itself
+    and is finite for every matrix, also one of zeros or with repeated singular values.
+    """
+    return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
+
+
+def _cholesky(matrix: Array) -> Array:
+    return lax.linalg.cholesky(matrix, symmetrize_input=False)
+
+
+def _triangular(lower: Array, b: Array, **options) -> Array:
+    return lax.linalg.triangular_solve(lower, b, left_side=True, lower=True, **options)
+
+
+def _inverse(lower: Array) -> Array:
+    """Inverse of a lower triangle [..., n, n]: by halves down to BASE rows, then by substitution in small calls."""
+    n = lower.shape[-1]
+    if n > BASE:
+        h = n // 2
+        first, second = _inverse(lower[..., :h, :h]), _inverse(lower[..., h:, h:])
+        block = -matmul(second, matmul(lower[..., h:, :h], first))
+        top = jnp.concatenate([first, jnp.zeros((*first.shape[:-1], n - h), lower.dtype)], -1)
+        return jnp.concatenate([top, jnp.concatenate([block, second], -1)], -2)
+    calls = -(-n * n // (THREADED - 1))
+    columns = -(-n // calls)
+    eye = jnp.eye(n, calls * columns, dtype=lower.dtype).reshape(n, calls, columns).swapaxes(0, 1)
+    batch = (*lower.shape[:-2], calls)
+    parts = _triangular(jnp.broadcast_to(lower[..., None, :, :], (*batch, n, n)), jnp.broadcast_to(eye, (*batch, n, columns)))
+    return parts.swapaxes(-3, -2).reshape(*lower.shape[:-1], calls * columns)[..., :n]
+
+
+def _factor(matrix):
+    """Cholesky factor L as a tree: the inverse of L for a leaf, else (first half, lower left block of L, second half)."""
+    n = matrix.shape[-1]
+    if n <= LEAF:
+        return _inverse(_cholesky(matrix))
+    h = n // 2
+    first = _factor(matrix[..., :h, :h])
+    block = _forward_right(first, matrix[..., h:, :h])
+    second = _factor(matrix[..., h:, h:] - matmul(block, transpose(block)))
+    return first, block, second
+
+
+def _forward(factor, b: Array) -> Array:
+    """L^-1 b."""
+    if not isinstance(factor, tuple):
+        return matmul(factor, b)
+    first, block, second = factor
+    h = block.shape[-1]
+    top = _forward(first, b[..., :h, :])
+    return jnp.concatenate([top, _forward(second, b[..., h:, :] - matmul(block, top))], -2)
+
+
+def _backward(factor, b: Array) -> Array:
+    """L^-T b."""
+    if not isinstance(factor, tuple):
+        return matmul(transpose(factor), b)
+    first, block, second = factor
+    h = block.shape[-1]
+    bottom = _backward(second, b[..., h:, :])
+    return jnp.concatenate([_backward(first, b[..., :h, :] - matmul(transpose(block), bottom)), bottom], -2)
+
+
+def _forward_right(factor, b: Array) -> Array:
+    """b L^-T."""
+    if not isinstance(factor, tuple):
+        return matmul(b, transpose(factor))
+    first, block, second = factor
+    h = block.shape[-1]
+    left = _forward_right(first, b[..., :h])
+    return jnp.concatenate([left, _forward_right(second, b[..., h:] - matmul(left, transpose(block)))], -1)

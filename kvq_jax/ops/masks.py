@@ -1,0 +1,84 @@
+"""Shapes and masks: the rules that every operator shares.
+
+A mask is boolean, True = take part. It is a key mask [..., N] if it has one dimension, or one dimension fewer than the
+keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an absent
+key, whatever it holds, and a query that has no key left gets zeros.
+"""
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def output_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
+    """Shape [..., M, k] of op(query [..., M, d], key [..., N, d], value [..., N, k]); leading dimensions broadcast.
+
+    Raises:
+        ValueError: if the three shapes do not fit.
+    """
+    shapes = [jnp.shape(x) for x in (query, key, value)]
+    fits = all(len(s) >= 2 for s in shapes) and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
+    batch = _broadcast(*(s[:-2] for s in shapes)) if fits else None
+    if batch is None:
+        raise ValueError("expected query [..., M, d], key [..., N, d], value [..., N, k] with leading dimensions that "
+                         "broadcast, got query {}, key {}, value {}".format(*shapes))
+    return (*batch, shapes[0][-2], shapes[2][-1])
+
+
+def resolve(query: Array, key: Array, value: Array, mask: Array | None) -> Array | None:
+    """The mask as [..., 1, N] (one rule for all queries) or [..., M, N] (a rule for each query); None stays None.
+
+    Raises:
+        ValueError: if the shapes of query, key and value do not fit, or the mask is not boolean (or integer) or does not
+            fit them.
+    """
+    *batch, m, _ = output_shape(query, key, value)
+    if mask is None:
+        return None
+    mask, n = jnp.asarray(mask), key.shape[-2]
+    if not (mask.dtype == bool or jnp.issubdtype(mask.dtype, jnp.integer)):
+        # A float mask is most often an additive one (0 and -inf), which means the opposite of what a cast would make of it.
+        raise ValueError(f"expected a boolean mask (True = take part), got {mask.dtype}")
+    if mask.ndim == 1 or mask.ndim == key.ndim - 1:
+        fits, pairs = mask.shape[-1:] == (n,), mask[..., None, :]
+    else:
+        fits, pairs = mask.ndim == max(query.ndim, key.ndim) and mask.shape[-1] == n and mask.shape[-2] in (1, m), mask
+    if not fits or _broadcast(pairs.shape[:-2], tuple(batch)) is None:
+        raise ValueError(f"expected a mask [..., {n}] over keys or [..., {m}, {n}] over queries and keys, with leading "
+                         f"dimensions that fit query {query.shape} and key {key.shape}, got {mask.shape}")
+    return pairs.astype(bool)
+
+
+def absent(key: Array, value: Array, mask: Array | None) -> tuple[Array, Array, Array | None]:
+    """Empties masked keys and values, so that nothing they hold reaches a product or its gradient.
+
+    Args:
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: what `resolve` returned.
+
+    Returns:
+        key, value, and either None or [..., M, 1]: the queries whose own keys or values are not finite. Under a mask of
+        pairs such rows must be emptied too, since a weight of zero times NaN is NaN, but the queries that use them are owed
+        a NaN (see `owe`).
+    """
+    if mask is None:
+        return key, value, None
+    if mask.shape[-2] == 1:
+        keep = jnp.swapaxes(mask, -1, -2)
+        return jnp.where(keep, key, 0), jnp.where(keep, value, 0), None
+    finite = jnp.isfinite(key).all(-1, keepdims=True) & jnp.isfinite(value).all(-1, keepdims=True)
+    spoilt = (mask & ~jnp.swapaxes(finite, -1, -2)).any(-1, keepdims=True)
+    return jnp.where(finite, key, 0), jnp.where(finite, value, 0), spoilt
+
+
+def owe(output: Array, spoilt: Array | None) -> Array:
+    """Gives NaN to the queries that `absent` found to use a key or value that is not finite."""
+    return output if spoilt is None else jnp.where(spoilt, jnp.nan, output)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        return jnp.broadcast_shapes(*shapes)
+    except ValueError:
+        return None

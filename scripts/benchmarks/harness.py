@@ -1,0 +1,94 @@
+"""What the harness gains on one model: scan against a Python loop, vmapped seeds against one seed, a warm compile cache."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from configs.intention import sine
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.placement import build_placement
+from experiments.harness.step import Program, make_program
+from experiments.intention import few_shot_regression
+
+_ARG = "model=neural_process,preset=tiny"
+_STEPS, _SEEDS, _REPEATS = 200, 5, 7
+
+
+def main() -> None:
+    """Prints the three comparisons."""
+    loop, scan, five = (_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS)))
+    times = [[_seconds(run) for run in (loop, scan, five)] for _ in range(_REPEATS)]
+    looped, scanned, fived = ([row[i] for row in times] for i in range(3))
+    print(f"harness, {few_shot_regression.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
+    print(f"python loop       {_STEPS / statistics.median(looped):8.0f} steps/s")
+    print(f"scan              {_STEPS / statistics.median(scanned):8.0f} steps/s   {_ratio(looped, scanned):.2f} times the python loop")
+    print(
+        f"{_SEEDS} vmapped seeds   {_STEPS * _SEEDS / statistics.median(fived):8.0f} seed-steps/s   "
+        f"{_SEEDS * _ratio(scanned, fived):.2f} times one seed"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        cold, warm = (_first_step(cache) for _ in range(2))
+    print(f"first step of a process, compile cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm")
+
+
+def make(seeds: int, chunk_steps: int) -> Program:
+    """The program of the measured run."""
+    config = sine.get_config(_ARG)
+    own = {key: value for key, value in config.evaluation.items() if key not in ("seed", "validation_batches", "untrained")}
+    return make_program(
+        few_shot_regression.build(config, own, None),
+        build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
+        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
+        batch_size=config.train.batch_size,
+        chunk_steps=chunk_steps,
+        validation_batches=1,
+        evaluation_seed=0,
+    )
+
+
+def first_step() -> float:
+    """Seconds from nothing to the end of the first chunk of steps."""
+    start = time.perf_counter()
+    program = make(1, _STEPS)
+    jax.block_until_ready(program.chunk(program.init(jnp.arange(1, dtype=jnp.uint32)), None))
+    return time.perf_counter() - start
+
+
+def _trainer(seeds: int, chunk_steps: int) -> Callable[[], None]:
+    """A function that makes _STEPS steps of every seed, already compiled."""
+    program = make(seeds, chunk_steps)
+    state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
+
+    def run():
+        nonlocal state
+        for _ in range(_STEPS // chunk_steps):
+            state, metrics = program.chunk(state, None)
+        jax.block_until_ready(metrics)
+
+    run()
+    return run
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _ratio(slow: list[float], fast: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(slow, fast))
+
+
+def _first_step(cache: str) -> float:
+    """first_step() in a process of its own that keeps compiled programs in `cache`."""
+    code = "import json; from scripts.benchmarks import harness; print(json.dumps(harness.first_step()))"
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,85 @@
+"""The solves: accuracy against float64, gradients, batches, and the pseudo-inverse at its hard points."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from scipy import linalg
+
+from kvq_jax.ops import linalg as kvq_linalg
+
+SOLVE = jax.jit(kvq_linalg.solve)
+
+
+def system(n, condition, seed=0):
+    """A symmetric positive definite float64 matrix [n, n] of a given condition number."""
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.normal(size=(n, n)))
+    return (basis * np.logspace(0, -np.log10(condition), n)) @ basis.T
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 64, 100, 129, 300])   # one block, blocks, halves of uneven size
+def test_solves_in_float64(n, x64):
+    matrix, rhs = system(n, 1e3), np.random.default_rng(1).normal(size=(n, 3))
+    out = SOLVE(matrix, rhs)
+    np.testing.assert_allclose(out, np.linalg.solve(matrix, rhs), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [48, 300])
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])
+def test_float32_is_as_accurate_as_the_library(n, condition):
+    matrix = system(n, condition).astype(np.float32)
+    rhs = np.random.default_rng(1).normal(size=(n, 8)).astype(np.float32)
+    exact = np.linalg.solve(matrix.astype(np.float64), rhs.astype(np.float64))
+    library = linalg.cho_solve(linalg.cho_factor(matrix), rhs)
+    error = lambda x: np.linalg.norm(np.asarray(x, np.float64) - exact) / np.linalg.norm(exact)
+    ours = error(SOLVE(matrix, rhs))
+    assert ours <= 2 * error(library) + 1e-6
+    assert ours <= 4 * np.finfo(np.float32).eps * condition
+
+
+@pytest.mark.parametrize("n", [5, 140])
+def test_leading_dimensions_broadcast(n, x64):
+    matrix = jnp.stack([jnp.asarray(system(n, 1e2, seed)) for seed in range(2)])
+    rhs = jnp.asarray(np.random.default_rng(1).normal(size=(3, 1, n, 2)))
+    expected = np.linalg.solve(np.broadcast_to(matrix, (3, 2, n, n)), np.broadcast_to(rhs, (3, 2, n, 2)))
+    np.testing.assert_allclose(SOLVE(matrix, rhs), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(jax.vmap(SOLVE)(matrix, rhs[:2, 0]), expected[[0, 1], [0, 1]], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [3, 140])
+def test_gradients_are_two_more_solves(n, x64):
+    matrix, rhs = jnp.asarray(system(n, 10.0)), jnp.asarray(np.random.default_rng(1).normal(size=(n, 2)))
+    symmetric = lambda a: a + a.T
+    run = jax.jit(lambda a, b: kvq_linalg.solve(symmetric(a), b))
+    check_grads(run, (matrix, rhs), order=1, modes=["rev"], atol=1e-4, rtol=1e-4)
+    inverse, cotangent = np.linalg.inv(matrix), np.random.default_rng(2).normal(size=(n, 2))
+    grads = jax.jit(jax.grad(lambda a, b: (kvq_linalg.solve(a, b) * cotangent).sum(), argnums=(0, 1)))(matrix, rhs)
+    np.testing.assert_allclose(grads[1], inverse @ cotangent, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(grads[0], -(inverse @ cotangent) @ (inverse @ rhs).T, rtol=1e-8, atol=1e-10)
+
+
+def test_second_derivatives(x64):
+    matrix, rhs = jnp.asarray(system(3, 10.0)), jnp.ones((3, 1))
+    run = jax.jit(lambda a, b: kvq_linalg.solve(a @ a.T + jnp.eye(3), b))
+    check_grads(run, (matrix, rhs), order=2, modes=["rev"], atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]],
+                                  [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
+def test_pinv_and_its_gradient_are_finite(rows, x64):
+    matrix = jnp.array(rows)   # repeated singular values, zeros, rank one, full rank
+    np.testing.assert_allclose(kvq_linalg.pinv(matrix), np.linalg.pinv(matrix), rtol=1e-10, atol=1e-10)
+    assert np.isfinite(jax.jit(jax.jacobian(kvq_linalg.pinv))(matrix)).all()
+
+
+def test_pinv_gradient_at_full_rank(x64):
+    matrix = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]])
+    check_grads(jax.jit(kvq_linalg.pinv), (matrix,), order=1, modes=["rev"], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("inputs, expected", [((jnp.bfloat16,), ("bfloat16", "float32")), ((jnp.int32,), ("float32", "float32")),
+                                              ((jnp.bfloat16, jnp.float32), ("float32", "float32"))])
+def test_dtypes(inputs, expected):
+    assert tuple(map(str, kvq_linalg.dtypes(*(jnp.ones((), t) for t in inputs)))) == expected
