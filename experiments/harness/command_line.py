@@ -19,6 +19,7 @@ def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool =
       argv: its arguments; argv[0] is the program's name.
       cache: keep compiled programs between processes.
     """
+    sys.stdout.reconfigure(line_buffering=True)  # whoever follows a log file wants its lines as they come
     if cache:
         enable_compilation_cache()
     try:

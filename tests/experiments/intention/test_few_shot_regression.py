@@ -85,4 +85,4 @@ def optax_norm(tree) -> jax.Array:
     return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
 
 
-GOLDEN = (0.0, 0.0)
+GOLDEN = (2.003629, 14.061336)  # loss, and norm of the parameters after the step
