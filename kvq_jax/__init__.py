@@ -1,6 +1,3 @@
-"""Models in KVQ space, functions of keys, values and queries. `kvq_jax.OPS` names every operator."""
-from kvq_jax.ops import (OPS, erf_attention, informer, intention, intention_weights, laplace_attention, linear_attention,
-                         sigma_informer, sigma_intention, softmax_attention, uniform_attention)
-
-__all__ = ["OPS", "erf_attention", "informer", "intention", "intention_weights", "laplace_attention", "linear_attention",
-           "sigma_informer", "sigma_intention", "softmax_attention", "uniform_attention"]
+"""Models in KVQ space: functions of keys, values and queries."""
+from kvq_jax.ops import *  # noqa: F403  the operators are the library's face; modules are in kvq_jax.nn and kvq_jax.models
+from kvq_jax.ops import __all__ as __all__

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from experiments.harness.settings import choose
 
-# Packages of experiments/ that have tables.TABLES and figures.FIGURES.
-_PAPERS = ("intention",)
+# kind -> the packages of experiments/ that have it: tables.TABLES, figures.FIGURES.
+_PAPERS = {"tables": ("intention",), "figures": ("intention", "kvq")}
 
 
 def names(kind: str) -> list[str]:
@@ -19,5 +19,5 @@ def find(kind: str, name: str) -> Callable:
 
 
 def _all(kind: str) -> dict[str, Callable]:
-    modules = {paper: importlib.import_module(f"experiments.{paper}.{kind}") for paper in _PAPERS}
+    modules = {paper: importlib.import_module(f"experiments.{paper}.{kind}") for paper in _PAPERS[kind]}
     return {f"{paper}/{name}": entry for paper, module in modules.items() for name, entry in getattr(module, kind.upper()).items()}

@@ -2,11 +2,16 @@
 
 Each cell is a run of its own, as experiments.run would make it, and resumes if it was killed. A cell that fails is reported
 and the others go on; the exit code is then that of the last failure. --dry_run lists the cells and does nothing.
+
+A config may define unneeded(config, finished) -> str | None: why a cell can be left out, given the content of the result.json
+of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds. Of
+cells in a row that are left out for one reason, the first is told.
 """
 import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -14,6 +19,7 @@ from rich.console import Console
 
 from experiments.harness import command_line, launch
 from experiments.harness.errors import ConfigError, Diverged, UserError
+from experiments.harness.results import load_results
 from experiments.harness.run_directory import default_path
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here hold for every cell")
@@ -22,29 +28,34 @@ _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data a
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
 
 
-def cells(file: Path, arg: str, overrides: dict) -> Iterator[tuple[str, ConfigDict]]:
-    """(axes, config) of each cell of the sweep() in a config file.
-
-    Args:
-      file: the config file.
-      arg: axes that hold for every cell, 'axis=value,...'; a cell's own axes come after it.
-      overrides: flattened config key -> value, for every cell.
-
-    Raises:
-      ConfigError: the file has no sweep(), or an axis or key is unknown to one of its cells.
-    """
+def load(file: Path) -> ModuleType:
+    """The config file as a module. Raises ConfigError where it has no sweep()."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, "sweep"):
         raise ConfigError(f"{file} has no sweep()")
+    return module
+
+
+def cells(module: ModuleType, arg: str, overrides: dict) -> Iterator[tuple[str, ConfigDict]]:
+    """(axes, config) of each cell of the sweep() of a config module.
+
+    Args:
+      module: the config file's.
+      arg: axes that hold for every cell, 'axis=value,...'; a cell's own axes come after it.
+      overrides: flattened config key -> value, for every cell.
+
+    Raises:
+      ConfigError: an axis or key is unknown to one of the cells.
+    """
     for axes in module.sweep():
         text = ",".join(filter(None, [arg, *(f"{name}={value}" for name, value in axes.items())]))
         try:
             config = module.get_config(text)
             config.update_from_flattened_dict(overrides)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"config: {file}:{text}: {error}") from error
+            raise ConfigError(f"config: {module.__file__}:{text}: {error}") from error
         yield text, config
 
 
@@ -61,14 +72,24 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     console, root = Console(), Path(_WORKDIR.value)
     options = launch.Options(data_dir=Path(_DATA_DIR.value) if _DATA_DIR.value else None)
-    for axes, config in list(cells(Path(name), arg, config_flags.get_override_values(flag))):
+    module = load(Path(name))
+    unneeded = getattr(module, "unneeded", lambda config, finished: None)
+    finished, told = [], None
+    for axes, config in list(cells(module, arg, config_flags.get_override_values(flag))):
         path = default_path(root, config)
         done = (path / "result.json").exists()
-        console.print(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False)
-        if done or _DRY_RUN.value:
+        reason = None if done else unneeded(config, finished)
+        if reason is None:
+            console.print(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False)
+        elif reason != told:
+            console.print(f"skip, not needed: {name}:{axes}: {reason}", soft_wrap=True, highlight=False)
+        told = reason
+        if done:
+            finished.append(load_results([path])[0].content)
+        if done or reason or _DRY_RUN.value:
             continue
         try:
-            launch.launch(config, path, options, console)
+            finished.append(launch.launch(config, path, options, console).content)
         except (UserError, Diverged) as error:
             print(f"error: {axes}: {error}", file=sys.stderr)
             failures.append(error.exit_code)

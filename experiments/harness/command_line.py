@@ -4,11 +4,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-from absl import flags
-from ml_collections import ConfigDict
+# The threads of SciPy's LAPACK, which JAX calls on a CPU, fight over the cores with JAX's own. Read when it is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from experiments.harness.errors import ConfigError, Diverged, UserError, unknown
+import jax  # noqa: E402
+from absl import flags  # noqa: E402
+from ml_collections import ConfigDict  # noqa: E402
+
+from experiments.harness.errors import ConfigError, Diverged, UserError, unknown  # noqa: E402
 
 
 def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
+from experiments.intention import scaling, untrained
 from experiments.intention.tables import MODELS, PHASES, few_shot_results, mse_by_count, task_name
 
 _COLOURS = {"intention": "#c8372d", "attention": "#2f6db5", "neural_process": "#3d9150", "maml": "#d99013"}
@@ -117,7 +118,15 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure.png")
 
 
-FIGURES = {"figure6": figure6, "figure7": figure7, "figure13": figure13}
+FIGURES = {
+    "figure3": scaling.figure3,
+    "figure4": untrained.figure4,
+    "figure5": untrained.figure5,
+    "figure6": figure6,
+    "figure7": figure7,
+    "figure13": figure13,
+    "figure15": untrained.figure15,
+}
 
 
 def _required(results: Sequence[Result], experiment: str, figure: str) -> dict[str, Result]:

@@ -5,6 +5,7 @@ import numpy as np
 
 from experiments.harness.results import Result, latest_preset
 from experiments.harness.tables import Cell, Table, mark_best
+from experiments.intention.scaling import figure3_table
 
 # Names of the models as the paper writes them, in its order.
 MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "maml": "MAML"}
@@ -82,4 +83,4 @@ def _figure7_table(experiment: str):
     return table
 
 
-TABLES = {"figure7_sine": _figure7_table("sine"), "figure7_pixels": _figure7_table("pixels")}
+TABLES = {"figure3": figure3_table, "figure7_sine": _figure7_table("sine"), "figure7_pixels": _figure7_table("pixels")}

@@ -6,5 +6,23 @@ from kvq_jax.models.few_shot import (
     MAMLRegressor,
     NeuralProcessRegressor,
 )
+from kvq_jax.models.weight_regressors import (
+    WEIGHT_REGRESSORS,
+    AttentionWeights,
+    IntentionWeights,
+    MLPWeights,
+    NeuralProcessWeights,
+)
 
-__all__ = ["FEW_SHOT_REGRESSORS", "AttentionRegressor", "IntentionRegressor", "MAMLRegressor", "NeuralProcessRegressor"]
+__all__ = [
+    "AttentionRegressor",
+    "AttentionWeights",
+    "FEW_SHOT_REGRESSORS",
+    "IntentionRegressor",
+    "IntentionWeights",
+    "MAMLRegressor",
+    "MLPWeights",
+    "NeuralProcessRegressor",
+    "NeuralProcessWeights",
+    "WEIGHT_REGRESSORS",
+]

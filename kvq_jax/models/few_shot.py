@@ -13,14 +13,13 @@ Only what depends on the mask sees the mask: encoders and projections come befor
 alone, as in an evaluation of many context sizes on the same points, they therefore run once.
 """
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn import MLP, Alpha, MultiHead, choose, fourier_features
+from kvq_jax.nn import MLP, MultiHead, Ridge, choose, fourier_features
 from kvq_jax.ops import OPS, intention_weights
 
 # The ops whose prediction is query @ weights, and the function that makes these weights.
@@ -64,7 +63,7 @@ class IntentionRegressor(nn.Module):
         encode = MLP(self.key_features, activate_final=self.activate_final, kernel_init=self.kernel_init,
                      bias_init=self.bias_init, name="key_encoder")
         op = choose(OPS, self.op, "op")
-        options = dict(_ridge(op, self.alpha_kind, self.alpha), mask=context_mask)
+        options = dict(Ridge(op, self.alpha_kind, self.alpha, name="ridge")(), mask=context_mask)
 
         def read(query, key, value):
             if not self.weight_features:
@@ -119,7 +118,7 @@ class AttentionRegressor(nn.Module):
         encode = MLP(self.key_features, activate_final=self.activate_final, **inits, name="key_encoder")
         value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context_y)
         op = choose(OPS, self.op, "op")
-        options = _ridge(op, self.alpha_kind, self.alpha, (self.num_heads,))
+        options = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
         attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
         attended = attend(encode(target_x), encode(context_x), value, mask=context_mask, **options)
         return MLP((*self.decoder_features, context_y.shape[-1]), **inits, name="decoder")(attended)
@@ -229,13 +228,6 @@ def check_shapes(context_x, context_y, context_mask, target_x):
         raise ValueError(f"context_x and target_x differ in more than the number of points: {shapes}")
     if context_mask is not None and context_mask.shape != context_x.shape[:-1]:
         raise ValueError(f"context_mask {context_mask.shape} is not context_x without its last dimension: {shapes}")
-
-
-def _ridge(op: Callable, kind: str, initial: float, shape: Sequence[int] = ()) -> dict[str, jax.Array]:
-    """The option `alpha` of the ops that have one, as a submodule of the caller; nothing for the others."""
-    if "alpha" not in inspect.signature(op).parameters:
-        return {}
-    return {"alpha": Alpha(kind, initial, shape, name="ridge")()}
 
 
 def _pad_features(x: jax.Array, width: int) -> jax.Array:

@@ -1,9 +1,53 @@
 """Flax modules that own the parameters around an op."""
+from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
+from kvq_jax.nn.cmab import CMAB
+from kvq_jax.nn.grid import GridAttention
+from kvq_jax.nn.heads import Ridge, attend, find_op, merge_heads, split_heads
+from kvq_jax.nn.learnable_query import LearnableQueryAttention
 from kvq_jax.nn.mlp import BIAS_INITS, KERNEL_INITS, MLP, Linear
 from kvq_jax.nn.multihead import SCALINGS, MultiHead
 from kvq_jax.nn.names import choose
+from kvq_jax.nn.np_former import FORMERS, Former, NPFormerLayer
+from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.nn.positions import fourier_features
+from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS
+from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer
 
-__all__ = ["ALPHA_KINDS", "Alpha", "BIAS_INITS", "KERNEL_INITS", "Linear", "MLP", "MultiHead", "SCALINGS", "choose",
-           "fourier_features"]
+__all__ = [
+    "ALPHA_KINDS",
+    "Alpha",
+    "BIAS_INITS",
+    "CMAB",
+    "FORMERS",
+    "Former",
+    "GEGLU",
+    "GridAttention",
+    "ISAB",
+    "KERNEL_INITS",
+    "LearnableQueryAttention",
+    "Linear",
+    "MAB",
+    "MLP",
+    "MultiHead",
+    "NORMS",
+    "NPFormerLayer",
+    "PMA",
+    "PerceiverAttention",
+    "PreNormAttention",
+    "PreNormGEGLU",
+    "RFF",
+    "ResidualLayer",
+    "Ridge",
+    "SAB",
+    "SCALINGS",
+    "SET_FORMS",
+    "TransformerLayer",
+    "as_attention_fn",
+    "attend",
+    "choose",
+    "find_op",
+    "fourier_features",
+    "merge_heads",
+    "split_heads",
+]

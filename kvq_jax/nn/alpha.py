@@ -1,4 +1,4 @@
-"""The ridge alpha of Intention as a module: a fixed number, or a learnable one kept in its range."""
+"""The ridge alpha of Intention as a module: a fixed number, a learnable one kept in its range, or a function of keys and values."""
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.names import choose
+from kvq_jax.ops import uniform_attention
 
 
 class AlphaKind(NamedTuple):
@@ -17,14 +19,23 @@ class AlphaKind(NamedTuple):
     inverse: Callable[[float], float] | None
     contains: Callable[[float], bool]
     interval: str
+    from_set: bool = False  # theta is a function of keys and values
+
+
+def _positive(a: float) -> bool:
+    return 0 < a < math.inf
+
+
+def _softplus_inverse(a: float) -> float:
+    return a + math.log(-math.expm1(-a))
 
 
 ALPHA_KINDS = {
     "fixed": AlphaKind(None, None, lambda a: 0 <= a < math.inf, "[0, inf)"),
-    "softplus": AlphaKind(
-        jax.nn.softplus, lambda a: a + math.log(-math.expm1(-a)), lambda a: 0 < a < math.inf, "(0, inf)"),
+    "softplus": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)"),
     "sigmoid": AlphaKind(
         jax.nn.sigmoid, lambda a: math.log(a) - math.log1p(-a), lambda a: 0 < a < 1, "(0, 1)"),
+    "set": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)", from_set=True),
 }
 
 
@@ -34,24 +45,48 @@ class Alpha(nn.Module):
     - 'fixed': the number itself, no parameter; a Python number, so that 0 selects an op's pseudo-inverse.
     - 'softplus': softplus(theta) > 0. The Intention paper gives no alpha for regression; this is our default.
     - 'sigmoid': sigmoid(theta) in (0, 1), the Informer's (Intention paper, Appendix 8); 0.5 is theta = 0.
+    - 'set': softplus(MLP(mean_i [K_i, V_i])) > 0, the dashed path of Figure 12 (Intention paper, Appendix 1), whose function of
+      (K, V) the paper leaves open. The last layer starts with zero weights, so that alpha starts at `initial` for every set.
 
     `shape` () is one alpha; (H,) one for each head of a `MultiHead`, whose heads are a leading dimension of the op.
     The field is not called `init` because that is a method of every Flax module.
 
-    Raises ValueError if the kind is unknown or `initial` is outside its range.
+    Raises ValueError if the kind is unknown or `initial` is outside its range, and for 'set' without keys and values.
     """
 
     kind: str = "softplus"
     initial: float = 1e-3
     shape: Sequence[int] = ()
+    features: Sequence[int] = (64,)  # hidden layers of 'set'
 
     @nn.compact
-    def __call__(self) -> jax.Array | float:
-        """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape."""
+    def __call__(self, key: jax.Array | None = None, value: jax.Array | None = None, *,
+                 mask: jax.Array | None = None) -> jax.Array | float:
+        """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape; of 'set' [..., *shape], one for each set.
+
+        key [..., N, d], value [..., N, k] and mask [..., N] (True = take part) matter to 'set' alone. Without any key left
+        the mean is zero. A set's leading dimensions are the first of the op's: with heads, [batch, H].
+        """
         kind = choose(ALPHA_KINDS, self.kind, "kind of alpha")
         if not kind.contains(self.initial):
             raise ValueError(f"a {self.kind} alpha starts in {kind.interval}, not at {self.initial}")
         if kind.squash is None:
             return self.initial
-        theta = nn.initializers.constant(kind.inverse(self.initial))
-        return kind.squash(self.param("theta", theta, tuple(self.shape), jnp.float32))
+        start = nn.initializers.constant(kind.inverse(self.initial))
+        if not kind.from_set:
+            return kind.squash(self.param("theta", start, tuple(self.shape), jnp.float32))
+        if key is None or value is None:
+            raise ValueError(f"alpha of kind {self.kind!r} is a function of the set: call it with key and value")
+        if mask is not None and mask.ndim not in (1, key.ndim - 1):
+            raise ValueError(f"alpha of kind {self.kind!r} needs a mask [..., N] over keys {key.shape}, got {mask.shape}")
+        return kind.squash(self._of_set(key, value, mask, start))
+
+    def _of_set(self, key, value, mask, start) -> jax.Array:
+        """theta [..., *shape]."""
+        anybody = jnp.zeros((1, key.shape[-1]), key.dtype)
+        means = [uniform_attention(anybody, key, x, mask=mask)[..., 0, :] for x in (key, value)]
+        if self.features:
+            means = [MLP(self.features, activate_final=True, name="hidden")(*means)]
+        last = Linear(math.prod(self.shape), kernel_init=nn.initializers.zeros, bias_init=lambda fan_in: start, name="out")
+        theta = last(*means)
+        return theta.reshape(*theta.shape[:-1], *self.shape)

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
+from kvq_jax.nn.heads import attend
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
 from kvq_jax.nn.names import choose
 from kvq_jax.ops import OPS
@@ -55,16 +55,9 @@ class MultiHead(nn.Module):
         linear = functools.partial(
             Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
 
-        def project(x, name):  # [..., N, a] -> [..., H, N, d]
-            heads = linear(full_width, name=name)(x)
-            return jnp.swapaxes(heads.reshape(*x.shape[:-1], self.num_heads, self.head_features), -2, -3)
-
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
-        if mask is not None and mask.ndim > 1:  # a mask [N] holds for all heads as it is
-            mask = jnp.expand_dims(mask, -2 if mask.ndim == key.ndim - 1 else -3)
-        heads = self.op(scale * project(query, "query"), project(key, "key"), project(value, "value"), mask=mask, **options)
-        output = jnp.swapaxes(heads, -2, -3)
-        output = output.reshape(*output.shape[:-2], full_width)
+        query, key, value = (linear(full_width, name=n)(x) for n, x in (("query", query), ("key", key), ("value", value)))
+        output = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **options)
         if not self.use_output:
             return output
         return linear(self.out_features or full_width, name="out")(output)

@@ -1,6 +1,13 @@
 """Operators of KVQ space: pure functions op(query, key, value, *, mask=None, **options) -> output."""
 from kvq_jax.ops.attention import erf_attention, laplace_attention, linear_attention, softmax_attention, uniform_attention
+from kvq_jax.ops.constraints import constrained_intention, constrained_weights
+from kvq_jax.ops.covariance import DISCRIMINANTS, lda, ls_svm, qda, ridge, within_class
+from kvq_jax.ops.features import nystroem_intention, whitening
+from kvq_jax.ops.grid import grid_attention
 from kvq_jax.ops.intention import informer, intention, intention_weights, sigma_informer, sigma_intention
+from kvq_jax.ops.kernels import KERNELS, kernel_intention
+from kvq_jax.ops.scaling import intention_map
+from kvq_jax.ops.streaming import STREAMS, chunked
 
 # The one table from name to function.
 OPS = {
@@ -13,7 +20,38 @@ OPS = {
     "sigma_intention": sigma_intention,
     "informer": informer,
     "sigma_informer": sigma_informer,
+    "kernel_intention": kernel_intention,
+    "nystroem_intention": nystroem_intention,
+    "constrained_intention": constrained_intention,
+    **DISCRIMINANTS,
 }
 
-__all__ = ["OPS", "erf_attention", "informer", "intention", "intention_weights", "laplace_attention", "linear_attention",
-           "sigma_informer", "sigma_intention", "softmax_attention", "uniform_attention"]
+__all__ = [
+    "DISCRIMINANTS",
+    "KERNELS",
+    "OPS",
+    "STREAMS",
+    "chunked",
+    "constrained_intention",
+    "constrained_weights",
+    "erf_attention",
+    "grid_attention",
+    "informer",
+    "intention",
+    "intention_map",
+    "intention_weights",
+    "kernel_intention",
+    "laplace_attention",
+    "lda",
+    "linear_attention",
+    "ls_svm",
+    "nystroem_intention",
+    "qda",
+    "ridge",
+    "sigma_informer",
+    "sigma_intention",
+    "softmax_attention",
+    "uniform_attention",
+    "whitening",
+    "within_class",
+]

@@ -1,7 +1,6 @@
 """What the harness gains on one model: scan against a Python loop, vmapped seeds against one seed, a warm compile cache."""
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from configs.intention import sine
+from experiments.harness import timing
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
 from experiments.harness.step import Program, make_program
@@ -23,16 +23,13 @@ _STEPS, _SEEDS, _REPEATS = 200, 5, 7
 
 def main() -> None:
     """Prints the three comparisons."""
-    loop, scan, five = (_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS)))
-    times = [[_seconds(run) for run in (loop, scan, five)] for _ in range(_REPEATS)]
-    looped, scanned, fived = ([row[i] for row in times] for i in range(3))
+    times = timing.interleaved([_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))], _REPEATS)
+    loop, scan, seeds = (_STEPS / timing.seconds(times, index) for index in range(3))
     print(f"harness, {few_shot_regression.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
-    print(f"python loop       {_STEPS / statistics.median(looped):8.0f} steps/s")
-    print(f"scan              {_STEPS / statistics.median(scanned):8.0f} steps/s   {_ratio(looped, scanned):.2f} times the python loop")
-    print(
-        f"{_SEEDS} vmapped seeds   {_STEPS * _SEEDS / statistics.median(fived):8.0f} seed-steps/s   "
-        f"{_SEEDS * _ratio(scanned, fived):.2f} times one seed"
-    )
+    print(f"python loop       {loop:8.0f} steps/s")
+    print(f"scan              {scan:8.0f} steps/s   {timing.ratio(times, 0, 1):.2f} times the python loop")
+    gain = _SEEDS * timing.ratio(times, 1, 2)
+    print(f"{_SEEDS} vmapped seeds   {_SEEDS * seeds:8.0f} seed-steps/s   {gain:.2f} times one seed")
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_first_step(cache) for _ in range(2))
     print(f"first step of a process, compile cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm")
@@ -61,8 +58,8 @@ def first_step() -> float:
     return time.perf_counter() - start
 
 
-def _trainer(seeds: int, chunk_steps: int) -> Callable[[], None]:
-    """A function that makes _STEPS steps of every seed, already compiled."""
+def _trainer(seeds: int, chunk_steps: int) -> Callable[[], object]:
+    """A function that makes _STEPS steps of every seed and returns their losses."""
     program = make(seeds, chunk_steps)
     state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
 
@@ -70,20 +67,9 @@ def _trainer(seeds: int, chunk_steps: int) -> Callable[[], None]:
         nonlocal state
         for _ in range(_STEPS // chunk_steps):
             state, metrics = program.chunk(state, None)
-        jax.block_until_ready(metrics)
+        return metrics
 
-    run()
     return run
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def _ratio(slow: list[float], fast: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(slow, fast))
 
 
 def _first_step(cache: str) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kvq_jax.nn import Alpha
+from kvq_jax.ops import intention
 
 KEY = jax.random.key(0)
 
@@ -53,3 +54,71 @@ def test_refuses_what_it_cannot_reach(kind, initial):
 def test_unknown_kind():
     with pytest.raises(ValueError, match="unknown kind of alpha 'softmax'.*'softplus'"):
         Alpha("softmax").init(KEY)
+
+
+# A function of keys and values
+
+SET = jax.random.normal(jax.random.key(1), (2, 5, 3)), jax.random.normal(jax.random.key(2), (2, 5, 1))
+
+
+def moved(module, *arrays, **options):
+    """The module after its parameters were moved away from the start, so that the set matters."""
+    variables = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), module.init(KEY, *arrays, **options))
+    return lambda *a, **o: module.apply(variables, *a, **o)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("features", [(), (8,)])
+def test_of_a_set_starts_at_initial(shape, features):
+    alpha, _ = Alpha("set", 0.02, shape, features).init_with_output(KEY, *SET)
+    assert alpha.dtype == jnp.float32
+    np.testing.assert_allclose(alpha, np.full((2, *shape), 0.02), rtol=1e-5)
+
+
+def test_of_a_set_is_its_formula():
+    key, value = SET
+    module = Alpha("set", 0.5, (), (8,))
+    params = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), module.init(KEY, key, value)["params"])
+    layer = lambda x, p: x @ p["kernel"] + p["bias"]
+    mean = jnp.concatenate([key, value], -1).mean(-2)
+    expected = jax.nn.softplus(layer(jax.nn.relu(layer(mean, params["hidden"]["layer_0"])), params["out"]))[:, 0]
+    np.testing.assert_allclose(module.apply({"params": params}, key, value), expected, rtol=1e-5)
+
+
+def test_of_a_set_laws():
+    key, value = SET
+    alpha = jax.jit(moved(Alpha("set", 0.5), key, value))
+    out = alpha(key, value)
+    assert (out > 0).all() and out[0] != out[1]
+    np.testing.assert_allclose(alpha(key[:, ::-1], value[:, ::-1]), out, rtol=1e-5)
+    keep = jnp.array([True, False, True, True, False])
+    spoil = jnp.where(keep, 0.0, jnp.nan)[:, None]
+    expected = alpha(key[:, keep], value[:, keep])
+    np.testing.assert_allclose(alpha(key + spoil, value + spoil, mask=keep), expected, rtol=1e-5)
+    each = jnp.stack([keep, ~keep])
+    np.testing.assert_allclose(alpha(key, value, mask=each)[0], expected[0], rtol=1e-5)
+    grads = jax.grad(lambda k, v: alpha(k + spoil, v, mask=jnp.zeros(5, bool)).sum(), argnums=(0, 1))(key, value)
+    assert np.isfinite(alpha(key, value, mask=jnp.zeros(5, bool))).all() and not any(np.asarray(g).any() for g in grads)
+
+
+def test_of_a_set_drives_an_op_and_learns():
+    key, value = SET
+    module = Alpha("set", 0.1, (4,))
+    variables = module.init(KEY, key, value)
+
+    def loss(variables):
+        alpha = module.apply(variables, key, value)
+        heads = lambda x: jnp.stack([x] * 4, 1)
+        return (intention(heads(key), heads(key), heads(value), alpha=alpha) ** 2).sum()
+
+    assert np.asarray(jax.jit(jax.grad(loss))(variables)["params"]["out"]["kernel"]).any()
+
+
+def test_of_a_set_refuses():
+    key, value = SET
+    with pytest.raises(ValueError, match="call it with key and value"):
+        Alpha("set").init(KEY)
+    with pytest.raises(ValueError, match=r"needs a mask \[..., N\] over keys"):
+        Alpha("set").init(KEY, key, value, mask=jnp.ones((2, 5, 5), bool))
+    with pytest.raises(ValueError, match="set alpha starts in"):
+        Alpha("set", 0.0).init(KEY, key, value)

@@ -1,0 +1,45 @@
+"""Comparing speeds on a machine that does other things too: functions timed in turns, compared neighbour by neighbour."""
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+
+
+def interleaved(functions: Sequence[Callable[[], object]], repeats: int, budget_s: float = 0.0) -> list[list[float]]:
+    """Times functions in turns, after one untimed call of each, so that whatever else happens falls on all of them.
+
+    Args:
+      functions: each returns arrays, for which the clock waits.
+      repeats: number of turns.
+      budget_s: seconds to spend in all; a turn calls a fast function several times in a row to fill its share of it.
+
+    Returns:
+      Seconds of one call: [repeats][functions].
+    """
+    slowest = max((_seconds(function, 1), _seconds(function, 1))[1] for function in functions)
+    calls = max(1, int(budget_s / (len(functions) * repeats * slowest)))
+    return [[_seconds(function, calls) for function in functions] for _ in range(repeats)]
+
+
+def ratios(times: Sequence[Sequence[float]], of: int, over: int) -> list[float]:
+    """How many times as long function `of` took as function `over`, in each turn."""
+    return [row[of] / row[over] for row in times]
+
+
+def ratio(times: Sequence[Sequence[float]], of: int, over: int) -> float:
+    """The median of `ratios`."""
+    return statistics.median(ratios(times, of, over))
+
+
+def seconds(times: Sequence[Sequence[float]], of: int) -> float:
+    """The median time of function `of`."""
+    return statistics.median(row[of] for row in times)
+
+
+def _seconds(function: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        out = function()
+    jax.block_until_ready(out)
+    return (time.perf_counter() - start) / calls

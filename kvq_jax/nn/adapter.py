@@ -1,0 +1,64 @@
+"""Any op inside Flax's own attention modules."""
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.nn.heads import Op, find_op
+from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.nn.names import choose
+
+
+def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> Callable[..., jax.Array]:
+    """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention, which it lets be any member of KVQ space.
+
+    Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals flax.linen.dot_product_attention, also
+    in its dropout of weights for the same random key, except that a query with no key left gets zeros and not the mean of
+    the masked values. Every op of the table is linear in the values, so op(query, key, I) is its matrix of weights: that is what
+    dropout acts on, and what `sow_weights=True` stores under 'attention_weights'.
+
+    Args:
+        op: a name of kvq_jax.ops.OPS, or a function of that signature.
+        scaling: the factor on the query, a name of kvq_jax.nn.SCALINGS.
+        options: keyword arguments of the op; an array [H] differs between heads.
+
+    Returns:
+        attention_fn(query [..., M, H, d], key [..., N, H, d], value [..., N, H, k], mask=None, *, dropout_rng=None,
+        dropout_rate=0.0, broadcast_dropout=True, deterministic=True, module=None) -> [..., M, H, k], where mask broadcasts
+        against [..., H, M, N] and what is not zero takes part (Flax makes masks of floats).
+
+    Raises:
+        ValueError: if a name is unknown; from attention_fn also if shapes do not fit, or dropout lacks its random key.
+    """
+    op, factor = find_op(op), choose(SCALINGS, scaling, "scaling")
+
+    def attention_fn(query, key, value, mask=None, *, dropout_rng=None, dropout_rate=0.0, broadcast_dropout=True,
+                     deterministic=True, module=None):
+        heads, depth = query.shape[-2:]
+        query, key, value = (jnp.swapaxes(x, -2, -3) for x in (factor(depth, heads) * jnp.asarray(query), key, value))
+        if mask is not None:
+            mask = jnp.asarray(mask, bool)
+            mask = mask.reshape((1,) * (query.ndim - mask.ndim) + mask.shape)  # never mistaken for a mask of keys
+
+        def attend(value):
+            return op(query, key, value, mask=mask, **options)
+
+        drop = dropout_rate > 0 and not deterministic
+        if not drop and module is None:
+            return jnp.swapaxes(attend(value), -2, -3)
+        weights = attend(jnp.eye(value.shape[-2], dtype=value.dtype))
+        if module is not None:
+            module.sow("intermediates", "attention_weights", weights)
+        if drop:
+            weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
+        return jnp.swapaxes(weights @ value, -2, -3)
+
+    return attention_fn
+
+
+def _drop(weights: jax.Array, rng: jax.Array | None, rate: float, broadcast: bool) -> jax.Array:
+    """Flax's dropout of weights [..., H, M, N]: with `broadcast`, the same of them in every head and batch."""
+    if rng is None:
+        raise ValueError("dropout of attention weights needs dropout_rng")
+    shape = (1,) * (weights.ndim - 2) + weights.shape[-2:] if broadcast else weights.shape
+    return weights * jax.random.bernoulli(rng, 1 - rate, shape) / (1 - rate)

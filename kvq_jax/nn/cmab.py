@@ -1,0 +1,105 @@
+"""The Constant Memory Attention Block (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 3.2), over any op."""
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, mask_of_heads
+from kvq_jax.nn.mlp import BiasInit, KernelInit
+from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
+from kvq_jax.ops.streaming import Stream
+
+
+class CMAB(nn.Module):
+    """Encodes a set of any size in latents of fixed size:
+
+        L_B' = SelfAttention(CrossAttention(L_B, D)),  L_I' = SelfAttention(CrossAttention(L_I, L_B'))
+
+    (Section 3.2), where L_B [num_latents, features] are parameters of the block and L_I are the latents it is given: those of
+    the block before, or the model's own. Each attention is followed by a GEGLU and has its norms, as in the released code,
+    whose parameter names these are.
+
+    Only the first attention sees the set D, at queries that never change. So there are two ways to the same latents:
+
+        latents = block(latents, context)                                  # any op
+        state = block.update(block.init_state(), context)                  # in parts, in any order;
+        latents = block.read(block.merge(state, other_state), latents)     # any op of kvq_jax.ops.streaming.STREAMS
+
+    through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for softmax,
+    K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An update costs one
+    projection of the new points; the latents are computed by `read` alone.
+
+    `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as sigma-Intention, may
+    still work among latents. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`.
+
+    Raises ValueError if a name is unknown, shapes do not fit, or for a state of an op that has none.
+    """
+
+    num_latents: int = 128
+    features: int = 64
+    num_heads: int = 4
+    head_features: int = 16
+    hidden: int = 128  # of the GEGLU
+    op: Op = "softmax"
+    cross_op: Op | None = None
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def setup(self):
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+
+        def attention(op, **fields):
+            build = functools.partial(
+                PerceiverAttention, self.features, self.num_heads, self.head_features, op, self.scaling, self.alpha_kind,
+                self.alpha, **inits)
+            return PreNormAttention(build, residual=self.residual, **fields)
+
+        def feed_forward():
+            return PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), residual=self.residual)
+
+        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
+        cross_op = self.op if self.cross_op is None else self.cross_op
+        self.layer_cross_attn, self.layer_cross_ff = attention(cross_op, cross=True), feed_forward()
+        self.layer_latent_self_attn, self.layer_latent_ff = attention(self.op), feed_forward()
+        self.cross_attn, self.cross_ff = attention(self.op, cross=True), feed_forward()
+        self.latent_self_attn, self.latent_ff = attention(self.op), feed_forward()
+
+    def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' [..., m, features].
+
+        Leading dimensions broadcast: latents [m, features] may serve a batch of contexts.
+        """
+        return self._encode(latents, self.layer_cross_attn(self.latents, context, mask=mask))
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
+        """The state of no context, with leading dimensions `batch`."""
+        return self._stream().init(self.head_features, self.head_features, batch=(*batch, self.num_heads))
+
+    def update(self, state: Any, context: jax.Array, *, mask: jax.Array | None = None) -> Any:
+        """The state after more of the context [..., N, b], of which mask [..., N] takes part."""
+        key, value = self.layer_cross_attn.pairs(context)
+        return self._stream().update(state, key, value, mask_of_heads(mask, context))
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of both contexts; associative and commutative."""
+        return self._stream().merge(state, other)
+
+    def read(self, state: Any, latents: jax.Array) -> jax.Array:
+        """The latents L_I' [..., m, features] of all context in the state, from L_I [..., m, features]."""
+        return self._encode(latents, self.layer_cross_attn.output(self.latents, self._stream().read(state)))
+
+    def _stream(self) -> Stream:
+        return self.layer_cross_attn.stream(self.latents)
+
+    def _encode(self, latents: jax.Array, block: jax.Array) -> jax.Array:
+        """L_I and CrossAttention(L_B, D) -> L_I'."""
+        block = self.layer_cross_ff(block)
+        block = self.layer_latent_ff(self.layer_latent_self_attn(block))
+        latents = self.cross_ff(self.cross_attn(latents, block))
+        return self.latent_ff(self.latent_self_attn(latents))

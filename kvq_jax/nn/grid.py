@@ -1,0 +1,53 @@
+"""Higher-order attention as a module: images and video as sets of their points."""
+import math
+from collections.abc import Sequence
+
+import jax
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, Ridge, find_op
+from kvq_jax.nn.learnable_query import LearnableQueryAttention
+from kvq_jax.nn.mlp import BiasInit, KernelInit
+from kvq_jax.nn.multihead import MultiHead
+from kvq_jax.ops.grid import fold, unfold
+
+
+class GridAttention(nn.Module):
+    """fold(attention(unfold(X))): "A mathematical view of attention" (slides), higher-order attention on images (h, w, c) and
+    video (t, h, w, c).
+
+    Without query_sizes it is self-attention, and the output has the grid of the input. With query_sizes (h', w') the queries
+    are parameters on a grid of that size, which is the output's: smaller samples down, larger samples up. Points carry no
+    position. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's own default.
+
+    Raises ValueError if a name is unknown or shapes do not fit.
+    """
+
+    num_heads: int = 1
+    head_features: int = 64
+    op: Op = "softmax"
+    out_features: int | None = None  # None: num_heads * head_features
+    axes: int = 2  # 2: images, 3: video
+    query_sizes: Sequence[int] | None = None
+    scaling: str = "head"
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "lecun_normal"
+    bias_init: BiasInit = "zeros"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., *sizes, c], mask [..., *sizes], True = take part -> [..., *query_sizes or *sizes, out_features]."""
+        rows, sizes = unfold(x, self.axes), x.shape[-self.axes - 1:-1]
+        if mask is not None:
+            if mask.shape[-self.axes:] != sizes:
+                raise ValueError(f"expected a mask [..., {sizes}] over the points of {x.shape}, got {mask.shape}")
+            mask = mask.reshape(*mask.shape[:-self.axes], rows.shape[-2])
+        shared = dict(num_heads=self.num_heads, head_features=self.head_features, out_features=self.out_features,
+                      scaling=self.scaling, kernel_init=self.kernel_init, bias_init=self.bias_init, name="heads")
+        if self.query_sizes is not None:
+            pool = LearnableQueryAttention(math.prod(self.query_sizes), op=self.op, alpha_kind=self.alpha_kind,
+                                           alpha=self.alpha, **shared)
+            return fold(pool(rows, mask=mask), tuple(self.query_sizes))
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        return fold(MultiHead(op=find_op(self.op), **shared)(rows, rows, rows, mask=mask, **ridge), sizes)

@@ -1,0 +1,52 @@
+"""Attention with learnable queries: a set of any size in, a set of fixed size out."""
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, Ridge, attend
+from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
+from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.nn.names import choose
+
+
+class LearnableQueryAttention(nn.Module):
+    """O = op(s Q, X W_k, X W_v) W_o in every head, where Q is a parameter and not a function of the input.
+
+    "A mathematical view of attention" (slides), learnable queries, with rows as points: invariant to the order of the
+    elements of X, and its output has as many elements as there are queries. use_output=False is the slides' form with one
+    head, without W_o. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's
+    own default. With no element left, the heads are zero and the output is the bias of W_o.
+
+    Raises ValueError if a name is unknown, shapes do not fit, or out_features is given where there is no output layer.
+    """
+
+    num_queries: int
+    num_heads: int = 1
+    head_features: int = 64
+    op: Op = "softmax"
+    out_features: int | None = None  # None: num_heads * head_features
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    use_bias: bool = True
+    use_output: bool = True
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    query_init: jax.nn.initializers.Initializer = jax.nn.initializers.normal(1.0)
+    kernel_init: KernelInit = "lecun_normal"
+    bias_init: BiasInit = "zeros"
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., N, a], mask [..., N], or [..., num_queries, N] -> [..., num_queries, out_features]."""
+        if not self.use_output and self.out_features is not None:
+            raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")
+        width = self.num_heads * self.head_features
+        linear = functools.partial(
+            Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
+        query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        key, value = linear(width, name="key")(x), linear(width, name="value")(x)
+        heads = attend(self.op, self.num_heads, query, key, value, mask=mask, **ridge)
+        return linear(self.out_features or width, name="out")(heads) if self.use_output else heads

@@ -1,0 +1,91 @@
+"""The NP-Former: the aggregation of a neural process as the block of a Transformer's layer; and the family by name."""
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax.core import FrozenDict
+
+from kvq_jax.nn.mlp import MLP, Linear
+from kvq_jax.nn.names import choose
+from kvq_jax.nn.transformer import ResidualLayer, TransformerLayer
+from kvq_jax.ops import OPS
+
+
+class NPFormerLayer(ResidualLayer):
+    """A layer around a neural process of the set with itself (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix 8):
+
+        E_C = e_C(mean_i [E_K,i ; E_V,i]),  E_Z,i = e_Z([E_Q,i ; E_C])
+
+    E_Q, E_K, E_V are linear in the input, `embed_features` wide in all: heads would make no difference before e_C, which sees
+    them all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as the other
+    layers of the family have it; the paper prints none here. With no element left the mean is zero.
+
+    Raises ValueError if a name is unknown.
+    """
+
+    embed_features: int = 1024
+    context_features: int = 1024  # of e_C, hidden and output
+    embed_input: bool = False
+
+    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        linear = functools.partial(Linear, **inits)
+        embedded = nn.relu(linear(self.embed_features, name="embed")(x)) if self.embed_input else x
+        query, key, value = (linear(self.embed_features, name=name)(embedded) for name in ("query", "key", "value"))
+        pairs = jnp.concatenate([key, value], axis=-1)
+        # One mean serves all elements, unless each has a mask of its own.
+        each = mask is not None and mask.ndim > 1 and mask.ndim == x.ndim
+        mean = OPS["uniform"](pairs if each else pairs[..., :1, :], pairs, pairs, mask=mask)
+        context = MLP((self.context_features,) * 2, self.activation, **inits, name="context")(mean)
+        return linear(x.shape[-1], name="out")(query, context)
+
+
+_HEADS = dict(num_heads=4, head_features=256, embed_features=1024, scaling="none", hidden=2048)
+_RIDGE = dict(alpha_kind="sigmoid", alpha=0.5)
+
+# Name -> layer(**fields), with the sizes of Appendix 8 where no field says otherwise. The text also gives each head 1024
+# features, which does not fit its concatenation of four heads to 1024.
+FORMERS = {
+    "transformer": functools.partial(TransformerLayer, op="softmax", **_HEADS),
+    "lin_transformer": functools.partial(TransformerLayer, op="linear", **_HEADS),
+    "informer": functools.partial(TransformerLayer, op="informer", **_RIDGE, **_HEADS),
+    "sigma_informer": functools.partial(TransformerLayer, op="sigma_informer", **_RIDGE, **_HEADS),
+    "np_former": NPFormerLayer,
+}
+
+
+class Former(nn.Module):
+    """Input dropout, a linear map to the width of the layers, and a stack of layers of the same kind.
+
+    Garnelo and Czarnecki 2023, Section 5.5 and Appendix 8: 1 or 4 layers, 20 % of the inputs dropped. Their X has 512
+    features and E_Z has 1024, so that the residual E_Z + X of the first layer needs a map; this one is ours. With
+    norm='pre' the output is normalised once more.
+
+    Raises ValueError if a name is unknown; TypeError if an option is not a field of the layer.
+    """
+
+    layer: str = "transformer"  # a name of FORMERS
+    num_layers: int = 4
+    features: int = 1024
+    input_dropout: float = 0.2
+    options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or dropout
+
+    def __post_init__(self):
+        object.__setattr__(self, "options", FrozenDict(self.options))  # so that the module can be hashed
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
+        """x [..., N, a], mask [..., N] or [..., N, N], True = take part -> [..., N, features]."""
+        build = choose(FORMERS, self.layer, "layer")
+        x = nn.Dropout(self.input_dropout, deterministic=deterministic)(x)
+        x = Linear(self.features, bias_init="zeros", name="input")(x)
+        for index in range(self.num_layers):
+            layer = build(**self.options, name=f"layer_{index}")
+            x = layer(x, mask=mask, deterministic=deterministic)
+        if self.num_layers and layer.norm == "pre":
+            x = nn.LayerNorm(epsilon=layer.epsilon, name="norm")(x)
+        return x

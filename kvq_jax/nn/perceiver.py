@@ -1,0 +1,160 @@
+"""Perceiver attention and its feed-forward, each behind a layer norm, as the published LBANP and CMANP have them.
+
+Parameters have the names of the released code (constant-memory-anp): fn.to_q, fn.to_kv, fn.to_out, fn.net_0, fn.net_2, norm,
+norm_context. Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.2; the released code adds heads, norms and residuals.
+"""
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, Ridge, find_op, mask_of_heads, merge_heads, split_heads
+from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
+from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.nn.names import choose
+from kvq_jax.ops import OPS
+from kvq_jax.ops.streaming import STREAMS, Stream
+
+# Name -> which of (x, LN(x)) a branch is added to. 'normalized' is what the released code does.
+PRENORM_RESIDUALS = {"normalized": lambda x, normed: normed, "input": lambda x, normed: x}
+
+
+def find_stream(op: Op):
+    """(query, **options) -> Stream, of kvq_jax.ops.streaming.STREAMS, for an op or its name.
+
+    Raises ValueError if the op has no state of constant size, or is unknown.
+    """
+    op = find_op(op)
+    name = next((name for name, known in OPS.items() if known is op), None)
+    if name not in STREAMS:
+        raise ValueError(f"{name or op} has no streaming state: expected one of {', '.join(STREAMS)}")
+    return STREAMS[name]
+
+
+class PerceiverAttention(nn.Module):
+    """concatenate_h(op(s X W_q, C W_k, C W_v)) W_o + b_o, where only the last layer has a bias.
+
+    `to_kv` is one matrix, keys first. The methods are the parts, for streaming: `heads` of the queries may be compared with
+    `pairs` of the context that arrive over time, in the state of `stream`, before `output`.
+
+    Raises ValueError if a name is unknown, shapes do not fit, or from `stream` if the op has no state of constant size.
+    """
+
+    features: int = 64
+    num_heads: int = 4
+    head_features: int = 16
+    op: Op = "softmax"
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def setup(self):
+        linear = functools.partial(Linear, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        width = self.num_heads * self.head_features
+        self.to_q = linear(width, use_bias=False)
+        self.to_kv = linear(2 * width, use_bias=False)
+        self.to_out = linear(self.features)
+        self.ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,))
+
+    def __call__(self, x: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., M, a], context [..., N, b], mask [..., N] or [..., M, N], True = take part -> [..., M, features]."""
+        key, value = self.pairs(context)
+        heads = find_op(self.op)(self.heads(x), key, value, mask=mask_of_heads(mask, context), **self.ridge())
+        return self.output(heads)
+
+    def heads(self, x: jax.Array) -> jax.Array:
+        """[..., M, a] -> scaled queries [..., H, M, d]."""
+        scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
+        return scale * split_heads(self.to_q(x), self.num_heads)
+
+    def pairs(self, context: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """[..., N, b] -> keys and values [..., H, N, d]."""
+        key, value = jnp.split(self.to_kv(context), 2, axis=-1)
+        return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
+
+    def stream(self, x: jax.Array) -> Stream:
+        """The op as a stream whose queries are the heads of x [..., M, a]."""
+        return find_stream(self.op)(self.heads(x), **self.ridge())
+
+    def output(self, heads: jax.Array) -> jax.Array:
+        """[..., H, M, d] -> [..., M, features]."""
+        return self.to_out(merge_heads(heads))
+
+
+class GEGLU(nn.Module):
+    """Linear(a * gelu(g)) with [a, g] = Linear(x): [..., features] -> 2 hidden -> hidden -> [..., features].
+
+    Shazeer 2020 (arXiv 2002.05202), with the exact GELU: 64 -> 256 -> 128 -> 64 in the published models.
+    """
+
+    hidden: int = 128
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., features] -> [..., features]."""
+        linear = functools.partial(Linear, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        value, gate = jnp.split(linear(2 * self.hidden, name="net_0")(x), 2, axis=-1)
+        return linear(x.shape[-1], name="net_2")(value * jax.nn.gelu(gate, approximate=False))
+
+
+class PreNormAttention(nn.Module):
+    """f(x', LN(c)) + x' with x' = LN(x), or f(x', x') + x' without a context, where f is a PerceiverAttention.
+
+    The residual of the released code starts from the normalised input x'; residual='input' is the usual pre-norm, + x.
+    Raises as `PerceiverAttention`.
+    """
+
+    attention: Any = PerceiverAttention  # () -> PerceiverAttention
+    cross: bool = False
+    residual: str = "normalized"  # a name of PRENORM_RESIDUALS
+    epsilon: float = 1e-5
+
+    def setup(self):
+        self.fn = self.attention()
+        self.norm = nn.LayerNorm(epsilon=self.epsilon)
+        if self.cross:
+            self.norm_context = nn.LayerNorm(epsilon=self.epsilon)
+
+    def __call__(self, x: jax.Array, context: jax.Array | None = None, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., M, features], context [..., N, b] if `cross`, mask as an op's -> [..., M, features]."""
+        normed = self.norm(x)
+        context = self.norm_context(context) if self.cross else normed
+        return self.fn(normed, context, mask=mask) + self._residual(x, normed)
+
+    def stream(self, x: jax.Array) -> Stream:
+        """The stream of the op at the queries of x [..., M, features]."""
+        return self.fn.stream(self.norm(x))
+
+    def pairs(self, context: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """[..., N, b] -> keys and values [..., H, N, d], what the stream takes."""
+        return self.fn.pairs(self.norm_context(context))
+
+    def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
+        """What the stream reads [..., H, M, d] -> what `__call__` returns."""
+        return self.fn.output(heads) + self._residual(x, self.norm(x))
+
+    def _residual(self, x, normed):
+        return choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)
+
+
+class PreNormGEGLU(nn.Module):
+    """f(x') + x' with x' = LN(x), where f is a GEGLU; residual='input': + x."""
+
+    feed_forward: Any = GEGLU  # () -> GEGLU
+    residual: str = "normalized"
+    epsilon: float = 1e-5
+
+    def setup(self):
+        self.fn = self.feed_forward()
+        self.norm = nn.LayerNorm(epsilon=self.epsilon)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., features] -> [..., features]."""
+        normed = self.norm(x)
+        return self.fn(normed) + choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)

@@ -1,0 +1,161 @@
+"""Blocks of the Set Transformer (Lee et al. 2019, arXiv 1810.00825): MAB, SAB, ISAB, PMA and rFF, over any op.
+
+The paper and its released code compute different functions. Every difference is a field, and SET_FORMS names the two sets
+of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code's: its runs made the published numbers.
+
+| field      | 'paper'                        | 'code' (the default)                                                   |
+| residual   | 'paper': X + Multihead(X, Y, Y) | 'code': W_q X + heads, on the projected query; any width of X          |
+| scaling    | 'head': scores / sqrt(dim / H) | 'full': scores / sqrt(dim)                                             |
+| layer_norm | True                           | False (an option there, which no released run uses)                    |
+| use_output | True: heads are mixed by W_o   | False: the heads side by side; four linear layers with bias in all     |
+| use_bias   | False                          | True, of the projections                                               |
+
+A masked element of a set is absent: nobody attends to it. Its own row of an output means nothing, and what stands in its
+place may be any finite number. With no element left, the heads are zeros, and only what comes from the queries remains.
+"""
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, Ridge, attend
+from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
+from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.nn.names import choose
+
+SET_FORMS = {
+    "paper": dict(residual="paper", scaling="head", layer_norm=True, use_output=True, use_bias=False),
+    "code": dict(residual="code", scaling="full", layer_norm=False, use_output=False, use_bias=True),
+}
+
+# Name -> which of (X, W_q X) the heads are added to.
+RESIDUALS = {"paper": lambda x, projected: x, "code": lambda x, projected: projected}
+
+
+class RFF(MLP):
+    """Row-wise feed-forward layers, each followed by ReLU: [..., N, a] -> [..., N, features[-1]] (Lee et al., Section 3.1).
+
+    Linear layers of the given `features`; the same function of every element. Raises as `MLP`.
+    """
+
+    activate_final: bool = True
+
+
+class SetBlock(nn.Module):
+    """The fields that all blocks share; see the table above.
+
+    `dim` is the width of the output and of the projections. The ridge of an op that has one is `alpha`, for each head, of
+    the kind `alpha_kind`; None is the op's own default.
+    """
+
+    dim: int
+    num_heads: int = 4
+    op: Op = "softmax"
+    residual: str = "code"  # a name of RESIDUALS
+    scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS
+    layer_norm: bool = False
+    use_output: bool = False
+    use_bias: bool = True
+    rff_layers: int = 1  # linear + ReLU, each of width dim
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's, the released code's
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def rff(self, name: str) -> RFF:
+        """rFF: [..., N, a] -> [..., N, dim]."""
+        return RFF((self.dim,) * self.rff_layers, kernel_init=self.kernel_init, bias_init=self.bias_init, name=name)
+
+    def mab(self, name: str) -> "MAB":
+        """A MAB with the fields of this block."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(SetBlock)}
+        return MAB(**{**fields, "name": name, "parent": self})
+
+
+class MAB(SetBlock):
+    """Multihead attention block (Lee et al., Section 3.1).
+
+        H = LayerNorm(X + Multihead(X, Y, Y)),  MAB(X, Y) = LayerNorm(H + rFF(H))
+
+    in the paper's form; in the code's, O = W_q X + concatenate_h(op(s Q_h, K_h, V_h)), MAB(X, Y) = O + relu(W O).
+
+    Raises ValueError if a name is unknown, num_heads does not divide dim, shapes do not fit, or under residual='paper' X is
+    not dim wide.
+    """
+
+    @nn.compact
+    def __call__(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., M, a], y [..., N, b], mask of the elements of y [..., N], or [..., M, N] -> [..., M, dim]."""
+        residual = choose(RESIDUALS, self.residual, "residual")
+        scale = choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
+        if self.residual == "paper" and x.shape[-1] != self.dim:
+            raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'")
+        linear = functools.partial(
+            Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else _no_norm
+        query, key, value = linear(name="query")(x), linear(name="key")(y), linear(name="value")(y)
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        heads = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **ridge)
+        if self.use_output:
+            heads = linear(name="out")(heads)
+        hidden = layer_norm(name="norm_heads")(residual(x, query) + heads)
+        return layer_norm(name="norm_rff")(hidden + self.rff("rff")(hidden))
+
+
+class SAB(SetBlock):
+    """Set attention block, SAB(X) = MAB(X, X) (Lee et al., Section 3.1): equivariant, O(N^2). Raises as `MAB`."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., N, a], mask [..., N] or [..., N, N] -> [..., N, dim]."""
+        return self.mab("mab")(x, x, mask=mask)
+
+
+class ISAB(SetBlock):
+    """Induced set attention block (Lee et al., Section 3.1): equivariant, O(N m).
+
+        H = MAB(I, X),  ISAB_m(X) = MAB(X, H)
+
+    with m learnt inducing points I [1, m, dim]. They start as the released code's: PyTorch's Xavier uniform bound of a tensor
+    of three dimensions, sqrt(6 / (dim (m + 1))), which is not that of a matrix [m, dim]. Raises as `MAB`.
+    """
+
+    num_inducing: int = 32
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., N, a], mask [..., N] -> [..., N, dim]."""
+        inducing = self.param("inducing", points_init, (1, self.num_inducing, self.dim), jnp.float32)[0]
+        return self.mab("mab_1")(x, self.mab("mab_0")(inducing, x, mask=mask))
+
+
+class PMA(SetBlock):
+    """Pooling by multihead attention (Lee et al., Section 3.2): invariant.
+
+        PMA_k(Z) = MAB(S, rFF(Z))
+
+    with k learnt seeds S [1, k, dim]. The released code, and the paper's supplement, omit this rFF; use_rff=True has it.
+    Raises as `MAB`.
+    """
+
+    num_seeds: int = 1
+    use_rff: bool = False
+
+    @nn.compact
+    def __call__(self, z: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """z [..., N, a], mask [..., N] -> [..., k, dim]."""
+        seeds = self.param("seeds", points_init, (1, self.num_seeds, self.dim), jnp.float32)[0]
+        if self.use_rff:
+            z = self.rff("rff")(z)
+        pooled = self.mab("mab")(seeds, z, mask=mask)
+        return jnp.broadcast_to(pooled, (*z.shape[:-2], *pooled.shape[-2:]))
+
+
+# torch.nn.init.xavier_uniform_ of a tensor [1, m, dim]: fan_in is m dim, fan_out is dim.
+points_init = jax.nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=0)
+
+
+def _no_norm(name: str):
+    return lambda x: x

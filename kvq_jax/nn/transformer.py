@@ -1,0 +1,87 @@
+"""One layer of the Transformer's family: a block that mixes the elements of a set, and a network for each element."""
+import functools
+from collections.abc import Callable
+
+import jax
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, Ridge, find_op
+from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
+from kvq_jax.nn.multihead import MultiHead
+from kvq_jax.nn.names import choose
+
+# Name -> (x, branch, norm) -> x after its residual branch.
+NORMS = {
+    "post": lambda x, branch, norm: norm(x + branch(x)),  # Vaswani et al. 2017; Garnelo and Czarnecki 2023, Appendix 8
+    "pre": lambda x, branch, norm: x + branch(norm(x)),
+    "none": lambda x, branch, norm: x + branch(x),
+}
+
+
+class ResidualLayer(nn.Module):
+    """The frame around a block E_Z = mix(X) (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix 8):
+
+        O_1 = LayerNorm(E_Z + X),  O_2 = LayerNorm(e_O(O_1) + O_1)
+
+    where e_O is an MLP with one hidden layer. That is norm='post'; with 'pre' each branch reads a normalised input and the sum
+    is not normalised; 'none' has no LayerNorm. `dropout` acts on both branches, in training (deterministic=False), with the
+    random stream 'dropout'. A masked element is absent: nobody attends to it, and its own row means nothing.
+
+    Raises ValueError if a name is unknown.
+    """
+
+    hidden: int = 2048
+    norm: str = "post"  # a name of NORMS
+    dropout: float = 0.0
+    epsilon: float = 1e-5  # of LayerNorm
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+    kernel_init: KernelInit = "lecun_normal"
+    bias_init: BiasInit = "zeros"
+
+    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+        """x [..., N, d], mask [..., N], [..., N, N] or None -> [..., N, d]."""
+        raise NotImplementedError
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
+        """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]."""
+        add = choose(NORMS, self.norm, "norm")
+        drop = nn.Dropout(self.dropout, deterministic=deterministic)
+        layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
+        feed_forward = MLP((self.hidden, x.shape[-1]), self.activation, kernel_init=self.kernel_init,
+                           bias_init=self.bias_init, name="feed_forward")
+        x = add(x, lambda x: drop(self.mix(x, mask)), layer_norm(name="norm_mix"))
+        return add(x, lambda x: drop(feed_forward(x)), layer_norm(name="norm_feed_forward"))
+
+
+class TransformerLayer(ResidualLayer):
+    """A layer around multi-head self-attention with any op: Transformer, Lin-Transformer, Informer, sigma-Informer.
+
+        E_X = relu(e_X(X)),  E_Z = e_H(concatenate_h(op(s e_Q^h(E_X), e_K^h(E_X), e_V^h(E_X))))
+
+    with linear maps e (Garnelo and Czarnecki 2023, Appendix 8, where E_K and E_V are printed as functions of themselves).
+    embed_features is the width of E_X; None leaves E_X = X, which is Vaswani et al. 2017 with scaling='head' and op='softmax'.
+    kvq_jax.nn.FORMERS has the layers of Appendix 8 with their sizes.
+
+    The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's own default.
+
+    Raises ValueError if a name is unknown.
+    """
+
+    num_heads: int = 4
+    head_features: int = 256
+    op: Op = "softmax"
+    embed_features: int | None = None
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS; Appendix 8 has 'none'
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+
+    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        embedded = x
+        if self.embed_features is not None:
+            embedded = nn.relu(Linear(self.embed_features, **inits, name="embed")(x))
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        heads = MultiHead(self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **inits,
+                          name="heads")
+        return heads(embedded, embedded, embedded, mask=mask, **ridge)

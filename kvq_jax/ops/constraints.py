@@ -1,0 +1,170 @@
+"""Linear constraints on the regression weights: C'w >= c or C'w = c (Garnelo and Czarnecki 2023, Section 3.2, after Theil and
+van de Panne 1960).
+
+For every column of V the weights solve   min_w |K w - v|^2 + alpha |w|^2   subject to C'w >= c,  C [d, p], c [p].
+With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met with equality, the active ones, C_a and c_a, give
+
+    w = w* + Z C_a lambda,   (C_a'Z C_a) lambda = c_a - C_a'w*
+
+which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and derivatives are
+those of the equations above for the final one (they are exact unless a constraint is on the verge of becoming active).
+"""
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kvq_jax.ops import linalg, regression
+from kvq_jax.ops.linalg import matmul, transpose
+
+Array = jax.Array
+
+
+def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
+                          constraints: Array | None = None, bounds: Array | None = None, method: str = "exact",
+                          equality: Array | None = None, route: str = "auto") -> Array:
+    """Q w for the least-squares w with C'w >= c: Garnelo and Czarnecki 2023, Section 3.2, last paragraph.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k]. Each column has its own w and active set.
+        mask: [..., N], or [..., M, N] for one regression per query; True = take part.
+        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions. alpha = 0 needs keys of full column
+            rank; otherwise Z does not exist.
+        constraints: C [d, p], or [..., d, p] with the leading dimensions of the keys. None: the unit matrix.
+        bounds: c [p], or [..., p, k] for bounds that differ between columns. None: zeros. With both None, w >= 0.
+        method: one of METHODS:
+            'exact': the solution of the quadratic program;
+            'one_shot': the paper's: constraints that w* violates become equalities. Others that w* satisfied may become
+                violated by that, and w need not be optimal. Equal to 'exact' for p = 1;
+            'equality': all of them are equalities.
+        equality: [p], True for constraints that are equalities whatever the method.
+        route: 'primal', 'dual', or 'auto' for the cheaper.
+
+    Returns:
+        [..., M, k]; zeros for a query without keys, NaN in a column whose constraints cannot be met.
+
+    Raises:
+        ValueError: if shapes do not fit, for an unknown method or route, or a number alpha < 0.
+    """
+    def run(query, *rest):
+        return matmul(query, _weights(*rest, method, equality, route))
+
+    return _fit(run, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
+
+
+def constrained_weights(key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
+                        constraints: Array | None = None, bounds: Array | None = None, method: str = "exact",
+                        equality: Array | None = None, route: str = "auto") -> Array:
+    """The w of `constrained_intention`, [..., d, k]; zeros without keys, also where zeros do not meet the constraints.
+
+    Args, Raises: as `constrained_intention`; the mask is [..., N].
+    """
+    nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
+    run = lambda query, *rest: _weights(*rest, method, equality, route)
+    return _fit(run, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
+
+
+def _fit(run, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
+    regression.checked_route(alpha, route)
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}: expected one of {', '.join(METHODS)}")
+    d, k = jnp.shape(key)[-1], jnp.shape(value)[-1]
+    constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
+    p = constraints.shape[-1]
+    bounds = jnp.zeros(p) if bounds is None else jnp.asarray(bounds)
+    bounds = bounds[:, None] if bounds.ndim == 1 else bounds
+    if constraints.ndim < 2 or constraints.shape[-2] != d or bounds.shape[-2:] not in ((p, 1), (p, k)):
+        raise ValueError(f"expected constraints [..., {d}, p] and bounds [p] or [..., p, {k}], "
+                         f"got {constraints.shape} and {bounds.shape}")
+    if equality is not None and jnp.shape(equality) != (p,):
+        raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
+    return regression.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
+
+
+def _weights(key, value, keep, alpha, constraints, bounds, method, equality, route) -> Array:
+    """w [..., d, k]."""
+    route = regression.checked_route(alpha, route)
+    rows = regression.root(keep) * key
+    free = regression.weights(rows, regression.root(keep) * value, alpha, route)
+    if constraints.shape[-1] == 0:
+        return free
+    directions = regression.inverse_times(rows, constraints, alpha, route)  # Z C
+    system = matmul(transpose(constraints), directions)
+    gap = jnp.swapaxes(bounds - matmul(transpose(constraints), free), -1, -2)  # c - C'w*, [..., k, p]
+    # In units where C'ZC has a unit diagonal one tolerance fits all constraints.
+    unit = jnp.sqrt(regression.positive(jnp.diagonal(system, axis1=-2, axis2=-1)))  # [..., p]
+    system = ((system + transpose(system)) / (2 * unit[..., :, None] * unit[..., None, :]))[..., None, :, :]
+    gap = gap / unit[..., None, :]
+    equality = jnp.broadcast_to(False if equality is None else equality, gap.shape)
+    active, wanted = METHODS[method](*map(lax.stop_gradient, (system, gap)), equality)
+    multipliers = _multipliers(system, gap, active)
+    short = gap - _times(system, multipliers)  # c - C'w
+    missed = jnp.where(active, jnp.abs(short), jnp.where(wanted, short, 0)).max(-1)
+    met = missed <= jnp.sqrt(jnp.finfo(gap.dtype).eps) * (1 + jnp.abs(gap).max(-1))
+    solution = free + matmul(directions, jnp.swapaxes(multipliers / unit[..., None, :], -1, -2))
+    return jnp.where(met[..., None, :], solution, jnp.nan)
+
+
+def _multipliers(system: Array, gap: Array, active: Array) -> Array:
+    """lambda [..., p] with system_aa lambda_a = gap_a for the active constraints a, and 0 for the others."""
+    p = gap.shape[-1]
+    both = active[..., :, None] & active[..., None, :]
+    # The jitter keeps the factorisation of active constraints that repeat each other finite.
+    diagonal = jnp.where(active, p * jnp.finfo(gap.dtype).eps, 1)
+    matrix = jnp.where(both, system, 0) + diagonal[..., None] * jnp.eye(p, dtype=gap.dtype)
+    return linalg.solve(matrix, jnp.where(active, gap, 0)[..., None])[..., 0]
+
+
+def _times(system: Array, vector: Array) -> Array:
+    return matmul(system, vector[..., None])[..., 0]
+
+
+def _all(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+    return jnp.ones_like(equality), jnp.ones_like(equality)
+
+
+def _violated(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+    return equality | (gap > 0), equality
+
+
+def _active_set(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+    """The active set of the optimum, by the method of Lawson and Hanson 1974 (Section 23.3) on the dual problem.
+
+    The dual, min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0 (free for equalities), has p variables whatever d is. A
+    step either solves for the active multipliers, and then activates the constraint that is violated most, or, if a
+    multiplier would become negative, goes only as far as the first zero and deactivates that constraint.
+    """
+    p = gap.shape[-1]
+    tolerance = 10 * p * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
+
+    def unfinished(state):
+        step, done, *_ = state
+        return (step < 10 * (p + 1)) & ~done.all()
+
+    def advance(state):
+        step, done, active, barred, current = state
+        target = _multipliers(system, gap, active)
+        negative = active & ~equality & (target <= 0)
+        stays = ~negative.any(-1, keepdims=True)
+        violation = gap - _times(system, target)
+        wanted = ~active & ~barred & (violation > tolerance)
+        worst = jnp.arange(p) == jnp.argmax(jnp.where(wanted, violation, -jnp.inf), -1, keepdims=True)
+        fraction = jnp.where(negative, current / jnp.where(current > target, current - target, 1), jnp.inf)
+        first = fraction.min(-1, keepdims=True)
+        dropped = negative & (fraction <= first)
+        moved = jnp.where(dropped, 0, current + jnp.where(stays, 0, first) * (target - current))
+        # Only rounding makes a multiplier negative as soon as it is activated; such a constraint would be chosen for ever.
+        barred = barred | (~stays & dropped & (current == 0))
+        grown = jnp.where(stays, active | (worst & wanted), active & ~dropped)
+        finished = stays & ~wanted.any(-1, keepdims=True)
+        return (step + 1, done | finished, jnp.where(done, active, grown), barred,
+                jnp.where(done, current, jnp.where(stays, target, moved)))
+
+    start = (0, jnp.zeros((*gap.shape[:-1], 1), bool), equality, jnp.zeros_like(equality), jnp.zeros_like(gap))
+    active = lax.while_loop(unfinished, advance, start)[2]
+    return active, jnp.ones_like(active)
+
+
+# Name -> (system, gap, equality) -> (active set, which constraints the solution must satisfy).
+METHODS = {"exact": _active_set, "one_shot": _violated, "equality": _all}

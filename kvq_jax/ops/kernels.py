@@ -1,0 +1,183 @@
+"""Kernels, and Intention with them: kernel ridge regression. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections 3.1 and 5.2.)
+
+A kernel is a function (x [..., M, d], y [..., N, d]) -> [..., M, N], positive definite. The names of KERNELS have a width,
+gamma: a number, an array > 0 that may be learnt and broadcasts against the leading dimensions, or a name of BANDWIDTHS, a rule
+that sets it from the keys. The paper prints the Gaussian kernel without its minus and gives no gamma.
+
+Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding there would be as large as the distance between near
+points, and makes kernel matrices indefinite. Gradients are finite for duplicate points; where a kernel has a cusp at
+distance 0 (laplacian, matern12), its derivative there is taken as 0.
+"""
+from collections.abc import Callable
+from typing import NamedTuple
+import math
+import numbers
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.ops import linalg, regression
+from kvq_jax.ops.linalg import matmul, transpose
+
+Array = jax.Array
+
+
+def linear(x: Array, y: Array) -> Array:
+    """x'y: [..., M, d], [..., N, d] -> [..., M, N]."""
+    return matmul(x, transpose(y))
+
+
+def polynomial(x: Array, y: Array, gamma: float | Array, *, degree: int = 3, offset: float | Array = 1.0) -> Array:
+    """(gamma x'y + offset)^degree: [..., M, d], [..., N, d] -> [..., M, N]. `degree` is a whole number, offset >= 0."""
+    return (gamma * linear(x, y) + offset) ** degree
+
+
+def gaussian(x: Array, y: Array, gamma: float | Array) -> Array:
+    """exp(-gamma |x - y|^2): [..., M, d], [..., N, d] -> [..., M, N]. Garnelo and Czarnecki 2023, Section 5.2, with its minus."""
+    return jnp.exp(-gamma * squared_distance(x, y))
+
+
+def laplacian(x: Array, y: Array, gamma: float | Array) -> Array:
+    """exp(-gamma |x - y|_1), the sum of absolute differences: [..., M, d], [..., N, d] -> [..., M, N]."""
+    return jnp.exp(-gamma * absolute_distance(x, y))
+
+
+def matern(x: Array, y: Array, gamma: float | Array, *, twice_nu: int) -> Array:
+    """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2: [..., M, d], [..., N, d] -> [..., M, N].
+
+    With u = sqrt(2 nu) |x - y| / length and length = 1 / sqrt(2 gamma): exp(-u) times 1, 1 + u or 1 + u + u^2 / 3
+    (Rasmussen and Williams 2006, Eq. 4.17). For nu to infinity it becomes `gaussian` of the same gamma.
+    """
+    u = jnp.sqrt(twice_nu * 2 * gamma) * _safe_sqrt(squared_distance(x, y))
+    return MATERN[twice_nu](u) * jnp.exp(-u)
+
+
+MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u ** 2 / 3}
+
+
+def squared_distance(x: Array, y: Array) -> Array:
+    """|x - y|^2: [..., M, d], [..., N, d] -> [..., M, N]; exactly 0 for equal points."""
+    return jnp.square(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
+
+
+def absolute_distance(x: Array, y: Array) -> Array:
+    """|x - y|_1: [..., M, d], [..., N, d] -> [..., M, N]."""
+    return jnp.abs(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
+
+
+class Kernel(NamedTuple):
+    """A kernel with a width, and what the rules for that width need."""
+
+    call: Callable[[Array, Array, float | Array], Array]
+    by_variance: Callable[[int, Array], Array | float]  # (d, variance of a coordinate) -> gamma
+    distance: Callable[[Array, Array], Array] | None = None
+    by_distance: Callable[[Array], Array] | None = None  # typical distance -> gamma
+
+
+def _radial(call: Callable) -> Kernel:
+    return Kernel(call, lambda d, variance: 1 / (d * variance), squared_distance, lambda square: 1 / (2 * square))
+
+
+KERNELS: dict[str, Kernel] = {
+    "linear": Kernel(lambda x, y, gamma: linear(x, y), lambda d, variance: 1.0),
+    "polynomial": Kernel(polynomial, lambda d, variance: 1 / (d * variance)),
+    "gaussian": _radial(gaussian),
+    "laplacian": Kernel(laplacian, lambda d, variance: 1 / (d * jnp.sqrt(variance)), absolute_distance, lambda distance: 1 / distance),
+    "matern12": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=1)),
+    "matern32": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=3)),
+    "matern52": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=5)),
+}
+
+
+def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
+    """gamma = 1 / (d var), var the mean over coordinates of the keys' variance; 1 / (d sqrt(var)) for the laplacian kernel.
+
+    scikit-learn's 'scale' for keys whose coordinates have one mean; ours does not change when the keys are moved together.
+    """
+    spread = regression.mean(jnp.square(key - regression.mean(key, keep)), keep).mean(-1, keepdims=True)
+    return kernel.by_variance(key.shape[-1], regression.positive(spread))
+
+
+def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
+    """The median heuristic: gamma = 1 / (2 median |k_i - k_j|^2) over pairs i < j; 1 / median |k_i - k_j|_1 for the laplacian."""
+    if kernel.distance is None:
+        raise ValueError("the median heuristic is for kernels of a distance; use gamma='variance' or a number")
+    n = key.shape[-2]
+    pairs = jnp.triu(jnp.ones((n, n), bool), 1)
+    pairs = pairs if keep is None else pairs & (keep > 0) & transpose(keep > 0)
+    distance = jnp.where(pairs, kernel.distance(key, key), jnp.inf)
+    distance = jnp.sort(distance.reshape(*distance.shape[:-2], n * n), axis=-1)
+    count = jnp.broadcast_to(pairs.sum((-2, -1)), distance.shape[:-1])[..., None]
+    middle = jnp.stack([jnp.maximum(count - 1, 0) // 2, count // 2], -1)[..., 0, :]
+    median = jnp.take_along_axis(distance, middle, axis=-1).mean(-1)[..., None, None]
+    return kernel.by_distance(regression.positive(jnp.where(jnp.isfinite(median), median, 0)))
+
+
+BANDWIDTHS = {"variance": by_variance, "median": by_median}
+
+
+def bind(kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None) -> Callable[[Array, Array], Array]:
+    """A kernel (x, y) -> [..., M, N] of a name and a width for keys [..., N, d] of which keep [..., N, 1] (None: all) count.
+
+    An array gamma is [..., 1, 1]. A callable is itself the kernel. Where all keys are one point the rules give gamma = 1.
+
+    Raises:
+        ValueError: for an unknown kernel or rule, or a number gamma that is not positive.
+    """
+    if callable(kernel):
+        return kernel
+    if kernel not in KERNELS:
+        raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNELS)}")
+    if isinstance(gamma, str):
+        if gamma not in BANDWIDTHS:
+            raise ValueError(f"unknown rule {gamma!r} for gamma: expected a number or one of {', '.join(BANDWIDTHS)}")
+        gamma = BANDWIDTHS[gamma](KERNELS[kernel], key, keep)
+    elif isinstance(gamma, numbers.Real) and not 0 < gamma < math.inf:
+        raise ValueError(f"gamma must be positive, got {gamma}")
+    return lambda x, y: KERNELS[kernel].call(x, y, gamma)
+
+
+def kernel_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
+                     kernel: str | Callable = "gaussian", gamma: float | Array | str = "variance") -> Array:
+    """k(Q, K) (k(K, K) + alpha I)^-1 V: Intention with a kernel, Garnelo and Czarnecki 2023, Section 3.1, Eq. 4.
+
+    Kernel ridge regression, and the posterior mean of a Gaussian process with noise variance alpha. It equals Intention on the
+    features of `kvq_jax.ops.features.whitening`. With the linear kernel it is `intention`.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        value: [..., N, k].
+        mask: [..., N], or [..., M, N] for one regression per query; True = take part.
+        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions.
+        kernel: a name of KERNELS, or a function (x [..., M, d], y [..., N, d]) -> [..., M, N].
+        gamma: > 0, a number or an array that broadcasts against the leading dimensions, or a name of BANDWIDTHS. Not used by the
+            linear kernel, nor with a function.
+
+    Returns:
+        [..., M, k].
+
+    Raises:
+        ValueError: if shapes do not fit, for an unknown kernel or rule, a number alpha < 0 or gamma <= 0.
+    """
+    route = regression.checked_route(alpha, "auto")
+
+    def run(query, key, value, keep, alpha, gamma):
+        k = bind(kernel, gamma, key, keep)
+        gram, cross = k(key, key), k(query, key)
+        if keep is not None:
+            there = transpose(keep > 0)
+            gram, cross = jnp.where(there & (keep > 0), gram, 0), jnp.where(there, cross, 0)
+        if route == "pinv":
+            return matmul(cross, matmul(linalg.pinv(gram), value))
+        gram = gram + alpha * jnp.eye(gram.shape[-1], dtype=gram.dtype)
+        if value.shape[-1] <= query.shape[-2]:
+            return matmul(cross, linalg.solve(gram, value))
+        return matmul(transpose(linalg.solve(gram, transpose(cross))), value)
+
+    return regression.fit(run, query, key, value, mask, scalars=(alpha, gamma))
+
+
+def _safe_sqrt(x: Array) -> Array:
+    """Square root with derivative 0 at 0."""
+    return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1)), 0)

@@ -1,0 +1,76 @@
+"""The variance of the Intention map Z = Q K'[KK']^-1 and three ways to scale it (Garnelo and Czarnecki 2023, Appendix 9, Figure 15).
+
+Optional: the authors trained modules of up to 4 to 6 layers unscaled.
+"""
+from collections.abc import Callable
+import math
+import numbers
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvq_jax.ops import linalg
+from kvq_jax.ops.linalg import matmul, transpose
+
+Array = jax.Array
+
+# Name -> (d, theta) -> (factor, share of the Gram matrix, ridge), for Z = factor Q K'[share KK' + ridge I]^-1.
+MAP_SCALINGS: dict[str, Callable] = {
+    "none": lambda d, theta: (1.0, 1.0, 0.0),
+    "sqrt": lambda d, theta: (math.sqrt(d), 1.0, 0.0),
+    "sigmoid": lambda d, theta: (0.5 * math.sqrt(d), jax.nn.sigmoid(theta), jax.nn.sigmoid(-theta)),
+}
+
+
+def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: float | Array = 0.0) -> Array:
+    """Z: Q K'[KK']^-1 ('none'), sqrt(d) times that ('sqrt'), or 0.5 sqrt(d) Q K'[s KK' + (1 - s) I]^-1 ('sigmoid').
+
+    Garnelo and Czarnecki 2023, Appendix 9. s = sigmoid(theta) multiplies KK', while in the Informer (Appendix 8) 1 - alpha does:
+    the same at theta = 0, and opposite in the sign of theta. At theta = 0 the factor 0.5 cancels: sqrt(d) Q K'(KK' + I)^-1.
+    Without a ridge the inverse is Moore and Penrose's: Q K'(KK')^+ = Q K^+. Variance of its entries: `map_variance`.
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        scaling: a name of MAP_SCALINGS.
+        theta: of 'sigmoid'; a number, or an array that broadcasts against the leading dimensions. May be learnt, starting at 0.
+
+    Returns:
+        [..., M, N], in float32 at least.
+
+    Raises:
+        ValueError: for an unknown scaling.
+    """
+    if scaling not in MAP_SCALINGS:
+        raise ValueError(f"unknown scaling {scaling!r}: expected one of {', '.join(MAP_SCALINGS)}")
+    _, compute = linalg.dtypes(query, key)
+    query, key = jnp.asarray(query, compute), jnp.asarray(key, compute)
+    theta = jnp.asarray(theta, compute)[..., None, None]
+    factor, share, ridge = MAP_SCALINGS[scaling](key.shape[-1], theta)
+    if isinstance(ridge, numbers.Real):
+        return factor * matmul(query, linalg.pinv(key))
+    system = share * linalg.gram(key) + ridge * jnp.eye(key.shape[-2], dtype=compute)
+    return factor * transpose(linalg.solve(system, matmul(key, transpose(query))))
+
+
+def map_variance(n: int | np.ndarray, d: int | np.ndarray) -> np.ndarray:
+    """The variance of an entry of Z = Q K^+ for Q [M, d], K [N, d] of independent N(0, 1) entries; not in the paper.
+
+    1 / (d - N - 1) for d > N + 1 and d / (N (N - d - 1)) for d < N - 1, by the mean of an inverse Wishart matrix; infinite
+    between. Scaled by sqrt(d) it is d times that, which tends to 1 as d grows. With one key: E[1 / |k|^2] = 1 / (d - 2). The
+    explosion for small d in the paper's Figure 15 comes from inverting the singular KK' of d < N.
+
+    Args:
+        n: number of keys N, an array or a number.
+        d: dimension, an array or a number.
+
+    Returns:
+        The variance, of the shape to which n and d broadcast, float64.
+    """
+    n, d = np.broadcast_arrays(np.asarray(n, float), np.asarray(d, float))
+    wide, tall = d > n + 1, d < n - 1
+    variance = np.full(n.shape, np.inf)
+    variance[wide] = 1 / (d - n - 1)[wide]
+    variance[tall] = (d / n)[tall] / (n - d - 1)[tall]
+    return variance

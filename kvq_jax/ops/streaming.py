@@ -1,0 +1,68 @@
+"""Streaming: operators of KVQ space as states of constant size, with one algebra (see `Stream`):
+
+    stream = STREAMS["softmax"](query)             # or intention_stream(), whose queries may come later
+    state = stream.init(d, k)
+    state = stream.update(state, key, value, mask)
+    state = stream.merge(state, other)
+    output = stream.read(state)                    # = softmax_attention(query, every key seen, every value seen)
+
+Sigma-Intention and the sigma-Informer are missing on purpose: their softmax over keys needs the Gram matrix of all keys first, so
+no state of constant size exists.
+"""
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.streaming_attention import NormalisedState, TotalState, erf_stream, laplace_stream, softmax_stream
+from kvq_jax.ops.streaming_fold import Stream, fold, fold_made, merge_devices, prefixes
+from kvq_jax.ops.streaming_intention import (LinearState, MeanState, Moments, informer_stream, intention_stream, linear_stream,
+                                             uniform_stream, weights)
+from kvq_jax.ops.streaming_rls import RlsState, rls_init, rls_read, rls_update
+
+Array = jax.Array
+
+# Name in kvq_jax.ops.OPS -> (query, **options of that operator) -> Stream.
+STREAMS: dict[str, Callable[..., Stream]] = {
+    "softmax": softmax_stream,
+    "linear": linear_stream,
+    "laplace": laplace_stream,
+    "uniform": uniform_stream,
+    "erf": erf_stream,
+    "intention": intention_stream,
+    "informer": informer_stream,
+}
+
+
+def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
+    """The operator `name` evaluated chunk by chunk: same signature, options, numbers; no [M, N] array in memory.
+
+    Args:
+        name: of STREAMS.
+        chunk_size: keys in a chunk.
+
+    Returns:
+        op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k], in the inputs' dtype.
+        Linear attention, the mean and Intention take key masks [..., N] only.
+
+    Raises:
+        ValueError: for an operator that has no stream, a chunk_size below 1 (by the operator), and as the operator.
+    """
+    if name not in STREAMS:
+        raise ValueError(f"no stream for {name!r}: expected one of {', '.join(STREAMS)}")
+
+    def op(query: Array, key: Array, value: Array, *, mask: Array | None = None, **options) -> Array:
+        shape = masks.output_shape(query, key, value)
+        masks.resolve(query, key, value, mask)
+        out, _ = linalg.dtypes(query, key, value)
+        stream = STREAMS[name](query, **options)
+        state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
+        return jnp.broadcast_to(stream.read(state), shape).astype(out)
+
+    return op
+
+
+__all__ = ["STREAMS", "LinearState", "MeanState", "Moments", "NormalisedState", "RlsState", "Stream", "TotalState", "chunked",
+           "erf_stream", "fold", "fold_made", "informer_stream", "intention_stream", "laplace_stream", "linear_stream",
+           "merge_devices", "prefixes", "rls_init", "rls_read", "rls_update", "softmax_stream", "uniform_stream", "weights"]

@@ -1,0 +1,174 @@
+"""Attention with fixed queries as a stream (softmax, Laplace, erf): the state belongs to the queries the stream is made with.
+
+Softmax attention follows Feng et al. 2023, CMANP (arXiv 2305.14567), Sections 3.1.1 and A.1: with the log-normaliser log c and the
+running average CA of a query, new scores s_i and values v_i give
+
+    log c' = log(c + sum_i exp(s_i)),    CA' = c / c' CA + sum_i exp(s_i) / c' v_i.
+
+One thing differs: log c is kept as a maximum score and the sum of exp(s_i - maximum), and CA as the sum that it divides. In one float32
+number a log-normaliser of 1e4 is rounded by 5e-4, and with it all weights; a maximum is a score itself and is kept exactly.
+"""
+from collections.abc import Callable
+import numbers
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.attention import per_batch
+from kvq_jax.ops.streaming_fold import Stream
+
+Array = jax.Array
+
+
+class NormalisedState(NamedTuple):
+    """Sums over keys of exp(s - maximum) and of exp(s - maximum) v, for each query."""
+    maximum: Array      # [..., M], the largest score; -inf before any key
+    normaliser: Array   # [..., M], 0 before any key, else at least 1
+    total: Array        # [..., M, k]
+
+    @property
+    def log_normaliser(self) -> Array:
+        """log c = log sum_i exp(s_i), [..., M]; -inf before any key."""
+        some = self.normaliser > 0
+        return jnp.where(some, self.maximum + jnp.log(jnp.where(some, self.normaliser, 1)), -jnp.inf)
+
+    @property
+    def average(self) -> Array:
+        """CA = sum_i exp(s_i) v_i / c, [..., M, k]; zeros before any key."""
+        return self.total / jnp.where(self.normaliser > 0, self.normaliser, 1)[..., None]
+
+
+class TotalState(NamedTuple):
+    total: Array   # [..., M, k]
+
+
+def softmax_stream(query: Array, *, scale: float | Array = 1.0) -> Stream:
+    """softmax(scale Q K') V as a stream: Feng et al. 2023, CMANP, Sections 3.1.1 and A.1.
+
+    Args:
+        query: [..., M, d], fixed: `read(state)` takes no other.
+        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions.
+
+    Returns:
+        A Stream with states `NormalisedState` of size O(M k); an update with n keys costs O(M n (d + k)). Masks may be
+        [..., N] or [..., M, N]. Its functions raise ValueError for shapes that do not fit and for a query given to `read`.
+    """
+    return _normalised(query, lambda query, key: _products(query, key) * per_batch(scale))
+
+
+def laplace_stream(query: Array, *, length_scale: float | Array = 1.0) -> Stream:
+    """softmax_n(-||q_m - k_n||_1 / length_scale) V as a stream: the state of `softmax_stream` with other scores.
+
+    Args:
+        query: [..., M, d], fixed.
+        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
+
+    Returns:
+        A Stream, as `softmax_stream`.
+
+    Raises:
+        ValueError: if length_scale is a number that is not positive.
+    """
+    if isinstance(length_scale, numbers.Real) and not length_scale > 0:
+        raise ValueError(f"length_scale must be positive, got {length_scale}")
+
+    def scores(query, key):
+        _, compute = linalg.dtypes(query, key)
+        distance = jnp.abs(query.astype(compute)[..., :, None, :] - key.astype(compute)[..., None, :, :]).sum(-1)
+        return -distance / per_batch(length_scale)
+
+    return _normalised(query, scores)
+
+
+def erf_stream(query: Array) -> Stream:
+    """erf(Q K') V as a stream: a plain sum over keys, so it can also forget.
+
+    Args:
+        query: [..., M, d], fixed.
+
+    Returns:
+        A Stream with states `TotalState` [..., M, k]; errors as `softmax_stream`.
+    """
+    query = jnp.asarray(query)
+
+    def init(d, k, *, batch=(), dtype=jnp.float32):
+        shape, dtype = _shape(query, d, batch), linalg.dtypes(query, jnp.zeros((), dtype))[1]
+        return TotalState(jnp.zeros((*shape, k), dtype))
+
+    def of(key, value, mask):
+        key, value, pairs, spoilt = _present(query, key, value, mask)
+        weights = lax.erf(_products(query, key))
+        weights = weights if pairs is None else jnp.where(pairs, weights, 0)
+        return TotalState(masks.owe(_mix(weights, value), spoilt))
+
+    return Stream(
+        init,
+        lambda state, key, value, mask=None: TotalState(state.total + of(key, value, mask).total),
+        lambda a, b: TotalState(a.total + b.total),
+        lambda state, query=None: _fixed(query, state.total),
+        lambda state, key, value, mask=None: TotalState(state.total - of(key, value, mask).total),
+    )
+
+
+def _normalised(query: Array, scores: Callable[[Array, Array], Array]) -> Stream:
+    """sum_n exp(s_n) v_n / sum_n exp(s_n), for scores(query [..., M, d], key [..., N, d]) -> [..., M, N]."""
+    query = jnp.asarray(query)
+
+    def init(d, k, *, batch=(), dtype=jnp.float32):
+        shape, dtype = _shape(query, d, batch), linalg.dtypes(query, jnp.zeros((), dtype))[1]
+        return NormalisedState(jnp.full(shape, -jnp.inf, dtype), jnp.zeros(shape, dtype), jnp.zeros((*shape, k), dtype))
+
+    def of(key, value, mask):
+        key, value, pairs, spoilt = _present(query, key, value, mask)
+        s = scores(query, key)
+        s = s if pairs is None else jnp.where(pairs, s, -jnp.inf)
+        # Any reference point gives the same output, so no gradient passes through the choice of one.
+        maximum = lax.stop_gradient(s.max(-1, initial=-jnp.inf))
+        p = jnp.exp(s - _reference(maximum)[..., None])
+        return NormalisedState(maximum, p.sum(-1), masks.owe(_mix(p, value), spoilt))
+
+    return Stream(init, lambda state, key, value, mask=None: _merge(state, of(key, value, mask)), _merge,
+                  lambda state, query=None: _fixed(query, state.average))
+
+
+def _merge(a: NormalisedState, b: NormalisedState) -> NormalisedState:
+    maximum = jnp.maximum(a.maximum, b.maximum)
+    x, y = (jnp.exp(state.maximum - _reference(maximum)) for state in (a, b))
+    return NormalisedState(maximum, x * a.normaliser + y * b.normaliser, x[..., None] * a.total + y[..., None] * b.total)
+
+
+def _reference(maximum: Array) -> Array:
+    """What to subtract from scores: 0 where there are none, so that exp(-inf - 0) = 0 and not NaN."""
+    return jnp.where(maximum == -jnp.inf, 0, maximum)
+
+
+def _present(query: Array, key: Array, value: Array, mask: Array | None):
+    """key and value without what is masked, the mask [..., 1 or M, N] or None, and the queries owed a NaN."""
+    key, value = jnp.asarray(key), jnp.asarray(value)
+    pairs = masks.resolve(query, key, value, mask)
+    key, value, spoilt = masks.absent(key, value, pairs)
+    return key, value, pairs, spoilt
+
+
+def _products(query: Array, key: Array) -> Array:
+    out, compute = linalg.dtypes(query, key)
+    return jnp.einsum("...md,...nd->...mn", query.astype(out), key.astype(out), preferred_element_type=compute)
+
+
+def _mix(weights: Array, value: Array) -> Array:
+    return jnp.einsum("...mn,...nk->...mk", weights, value.astype(linalg.dtypes(weights, value)[1]))
+
+
+def _shape(query: Array, d: int, batch: tuple[int, ...]) -> tuple[int, ...]:
+    if query.ndim < 2 or query.shape[-1] != d:
+        raise ValueError(f"expected queries [..., M, {d}] for keys of {d} features, got {query.shape}")
+    return (*jnp.broadcast_shapes(query.shape[:-2], batch), query.shape[-2])
+
+
+def _fixed(query: Array | None, output: Array) -> Array:
+    if query is not None:
+        raise ValueError("this stream reads only at the queries it was made with: call read(state)")
+    return output

@@ -1,0 +1,212 @@
+"""Operators whose state is a few sums over keys: Intention (K'K and K'V), linear attention (K'V), the mean (number and sum).
+
+Queries may come at `read`. As sums these states can forget what they have seen (subtract), weigh their points, and let all points
+fade: with a forgetting factor l a point counts l^age, where age is the number of points that came after it. Rows of a chunk are in
+order of time; a masked point is absent, and ages nobody. The states of a stream that fades are merged in order: merge(earlier, later).
+"""
+from collections.abc import Callable
+import numbers
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.attention import per_batch
+from kvq_jax.ops.intention import FORMS, _checked_route
+from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.streaming_fold import Stream
+
+Array = jax.Array
+
+
+class Moments(NamedTuple):
+    """Least squares. A prior is a state too: Moments(1., p * eye(d), p * w) pulls towards w, and fades if the stream does."""
+    decay: Array   # [...], l^(number of points): what merging this state after another does to the other
+    gram: Array    # [..., d, d], sum_i c_i k_i k_i' with c_i = weight_i l^age_i
+    cross: Array   # [..., d, k], sum_i c_i k_i v_i'
+
+
+class LinearState(NamedTuple):
+    decay: Array   # [...]
+    cross: Array   # [..., d, k], sum_i c_i k_i v_i'
+
+
+class MeanState(NamedTuple):
+    decay: Array   # [...]
+    count: Array   # [..., 1, 1], sum_i c_i
+    total: Array   # [..., 1, k], sum_i c_i v_i'
+
+
+def intention_stream(query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge",
+                     forgetting: float | Array = 1.0) -> Stream:
+    """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 3.
+
+    With weights and forgetting it minimises sum_i weight_i l^(n-i) |v_i - w'k_i|^2 + alpha |w|^2: recursive least squares
+    (Haykin, Adaptive Filter Theory, chapter 'The Recursive Least-Squares Algorithm'), whose ridge there fades with l^n; for
+    that start from `Moments(1., alpha * eye(d), zeros)` and read with a smaller alpha.
+
+    Args:
+        query: [..., M, d] to read at, unless `read` is given others.
+        alpha: as in `intention`; `read(state, query, alpha=..., form=...)` may choose another.
+        form: 'ridge' or 'informer'.
+        forgetting: l in (0, 1]; a number, or an array that broadcasts against the leading dimensions.
+
+    Returns:
+        A Stream with states `Moments`; an update with n keys costs O(n d (d + k)), a read O(d^3 + d^2 k + M d k).
+        `update(state, key, value, mask=None, weight=None)` and `forget` take weights [..., N], and masks [..., N] only.
+        `forget` subtracts points at the weight given, which for a point that has aged is weight_i l^age_i.
+        ValueError is raised for shapes that do not fit, and by `read` for alpha or form out of range, or if no query is known.
+
+    Raises:
+        ValueError: for a forgetting factor that is a number outside (0, 1].
+    """
+    def of(key, value, rows):
+        return matmul(transpose(rows(key)), key), matmul(transpose(key), rows(value))
+
+    def read(state, given=None, *, alpha=alpha, form=form):
+        return matmul(_chosen(given, query, state), weights(state, alpha=alpha, form=form))
+
+    return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, read, forgetting)
+
+
+def informer_stream(query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer",
+                    forgetting: float | Array = 1.0) -> Stream:
+    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the form of Garnelo and Czarnecki 2023, Appendix 8.
+
+    Arguments, results and errors: see `intention_stream`.
+    """
+    return intention_stream(query, alpha=alpha, form=form, forgetting=forgetting)
+
+
+def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge") -> Array:
+    """w = (K'K + alpha I)^-1 K'V of the keys seen: Garnelo and Czarnecki 2023, Section 3.
+
+    For alpha = 0 the pseudo-inverse of K'K, which cannot tell singular values of K below 1e-3 (float32) of the largest from zero.
+
+    Args:
+        state: of an Intention stream.
+        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
+        form: 'ridge' or 'informer'.
+
+    Returns:
+        [..., d, k], in the state's dtype; zeros before any key.
+
+    Raises:
+        ValueError: for an unknown form and for a number alpha that is out of range.
+    """
+    if _checked_route(alpha, "primal", form) == "pinv":
+        return matmul(linalg.pinv(state.gram), state.cross)
+    alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, state.gram.dtype)[..., None, None]
+    factor, ridge = FORMS[form](alpha)
+    return linalg.solve(factor * state.gram + ridge * jnp.eye(state.gram.shape[-1], dtype=state.gram.dtype), state.cross)
+
+
+def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
+    """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2; with forgetting, the retention of Sun et al. 2023 (arXiv 2307.08621).
+
+    Args:
+        query: [..., M, d] to read at, unless `read` is given others.
+        forgetting: l in (0, 1], as in `intention_stream`.
+
+    Returns:
+        A Stream with states `LinearState`; weights, forgetting and errors as `intention_stream`.
+
+    Raises:
+        ValueError: for a forgetting factor that is a number outside (0, 1].
+    """
+    return _sums(LinearState, lambda d, k: ((d, k),), lambda key, value, rows: (matmul(transpose(key), rows(value)),),
+                 lambda state, given=None: matmul(_chosen(given, query, state), state.cross), forgetting)
+
+
+def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
+    """mean_n V as a stream, the same for every query: the aggregation of neural processes (arXiv 1807.01622).
+
+    Args:
+        query: [..., M, d], of which only the shape matters, unless `read` is given others.
+        forgetting: l in (0, 1], as in `intention_stream`.
+
+    Returns:
+        A Stream with states `MeanState`; weights, forgetting and errors as `intention_stream`.
+
+    Raises:
+        ValueError: for a forgetting factor that is a number outside (0, 1].
+    """
+    def of(key, value, rows):
+        one = rows(jnp.ones((value.shape[-2], 1), value.dtype))
+        return one.sum(-2, keepdims=True), rows(value).sum(-2, keepdims=True)
+
+    def read(state, given=None):
+        mean = state.total / jnp.where(state.count > 0, state.count, 1)
+        chosen = _chosen(given, query, state)
+        return jnp.broadcast_to(mean, (*jnp.broadcast_shapes(mean.shape[:-2], chosen.shape[:-2]), chosen.shape[-2], mean.shape[-1]))
+
+    return _sums(MeanState, lambda d, k: ((1, 1), (1, k)), of, read, forgetting)
+
+
+def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forgetting: float | Array) -> Stream:
+    """A stream of decayed sums.
+
+    Args:
+        kind: the state's type: decay [...], then sums that are matrices [..., *, *].
+        shapes: (d, k) -> their last two dimensions.
+        sums: (key, value, rows) -> the sums over the keys of a chunk, where rows(x) weighs the rows of x.
+        read: (state, query) -> output.
+        forgetting: l in (0, 1].
+    """
+    if isinstance(forgetting, numbers.Real) and not 0 < forgetting <= 1:
+        raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
+    fades = not (isinstance(forgetting, numbers.Real) and forgetting == 1)
+
+    def init(d, k, *, batch=(), dtype=jnp.float32):
+        dtype = jnp.promote_types(dtype, jnp.float32)
+        return kind(jnp.ones(batch if fades else (), dtype), *(jnp.zeros((*batch, *shape), dtype) for shape in shapes(d, k)))
+
+    def of(key, value, mask, weight, fades):
+        key, value, weight, keep = present_rows(key, value, mask, weight)
+        decay = jnp.ones((), key.dtype)
+        if fades:
+            factor = forgetting if isinstance(forgetting, numbers.Real) else jnp.asarray(forgetting, key.dtype)[..., None]
+            alive = jnp.ones(key.shape[-2], key.dtype) if keep is None else keep.astype(key.dtype)
+            later = jnp.flip(jnp.cumsum(jnp.flip(alive, -1), -1), -1) - alive
+            aged = jnp.asarray(factor, key.dtype) ** later
+            weight = aged if weight is None else weight * aged
+            decay = jnp.prod(jnp.where(alive > 0, factor, 1).astype(key.dtype), -1)
+        rows = lambda x: x if weight is None else weight[..., None] * x
+        return kind(decay, *sums(key, value, rows))
+
+    def merge(a, b):
+        fade = per_batch(b.decay) if fades else 1
+        return kind(a.decay * b.decay, *(fade * x + y for x, y in zip(a[1:], b[1:])))
+
+    def update(state, key, value, mask=None, weight=None):
+        return merge(state, of(key, value, mask, weight, fades))
+
+    def forget(state, key, value, mask=None, weight=None):
+        gone = of(key, value, mask, weight, False)
+        return kind(state.decay, *(x - y for x, y in zip(state[1:], gone[1:])))
+
+    return Stream(init, update, merge, read, forget)
+
+
+def present_rows(key: Array, value: Array, mask: Array | None, weight: Array | None):
+    """key and value in the dtype to compute in, rows of masked points zero; weight [..., N] or None, mask [..., N] or None."""
+    _, compute = linalg.dtypes(key, value)
+    key, value = (jnp.asarray(x, compute) for x in (key, value))
+    pairs = masks.resolve(jnp.zeros((1, key.shape[-1]), compute), key, value, mask)
+    key, value, _ = masks.absent(key, value, pairs)
+    keep = None if pairs is None else pairs[..., 0, :]
+    if weight is None:
+        # Rows are zero already; the weights say so to sums that do not use them.
+        return key, value, None if keep is None else keep.astype(compute), keep
+    weight = jnp.asarray(weight, compute)
+    if weight.ndim == 0 or weight.shape[-1] != key.shape[-2]:
+        raise ValueError(f"expected a weight [..., {key.shape[-2]}] over keys, got {weight.shape}")
+    return key, value, weight if keep is None else jnp.where(keep, weight, 0), keep
+
+
+def _chosen(given: Array | None, own: Array | None, state) -> Array:
+    query = own if given is None else given
+    if query is None:
+        raise ValueError("no query to read at: call read(state, query), or make the stream with one")
+    return jnp.asarray(query, linalg.dtypes(query, state[-1])[1])
