@@ -18,7 +18,7 @@ from kvq_jax.ops.scaling import MAP_SCALINGS, intention_map, map_variance
 # The printed covariance [[0.7, 0.9], [0.9, 1.0]] is not positive semi-definite. NumPy's sampler, which takes the singular values for
 # the eigenvalues, draws from this one instead.
 _KEY_COVARIANCE = np.array([[0.773, 0.838], [0.838, 1.052]])
-_DIMENSIONS = np.unique(np.geomspace(1, 512, 41).astype(int))
+_DIMENSIONS = np.unique(np.geomspace(1, 512, 25).astype(int))
 _REGRESSION_OPS = {
     "Attention": softmax_attention,
     "Linear attention": linear_attention,
@@ -153,7 +153,7 @@ def figure15(results: Sequence[Result], folder: Path) -> Path:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
-def _measured_variance(n: int, dimensions: jax.Array, scaling: str, draws: int = 24) -> jax.Array:
+def _measured_variance(n: int, dimensions: jax.Array, scaling: str, draws: int = 6) -> jax.Array:
     """Variance of the entries of `draws` maps of n queries and n keys, for each of `dimensions`: [len(dimensions)].
 
     Points in fewer dimensions are points of the most with zeros at the end, so that one program serves all.
