@@ -41,6 +41,43 @@ def optimizer(name: str, learning_rate: float, **changes) -> dict:
     return section | changes
 
 
+def few_shot_regressor(
+    name: str, *, width: int, head_features: int, weight_features: tuple, inner_rate: float, fourier_levels: int
+) -> dict:
+    """The model section of a few-shot regressor of the Intention paper, its layers `width` wide (Appendix 4.1's shapes).
+
+    Args:
+      name: intention, attention, neural_process or maml.
+      width: of every hidden layer.
+      head_features: width of one of attention's five heads.
+      weight_features: hidden widths of Intention's e_w; () is the identity.
+      inner_rate: of MAML's three inner steps.
+      fourier_levels: position features of x; 0 for none.
+    """
+    shared = dict(name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform", fourier_levels=fourier_levels)
+    ridge = dict(alpha=0.1, alpha_kind="softplus")
+    own = {
+        "intention": dict(
+            key_features=(width,) * 4, activate_final=False, value="identity", weight_features=weight_features, op="intention", **ridge
+        ),
+        "attention": dict(
+            key_features=(width,) * 3,
+            value_features=(width,) * 3,
+            decoder_features=(width,) * 2,
+            activate_final=False,
+            op="softmax",
+            num_heads=5,
+            head_features=head_features,
+            scaling="head",
+            **(ridge | dict(alpha=1e-3)),
+        ),
+        "neural_process": dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False),
+        # A wider first draw of the weights sends the inner steps to infinity before anything is learnt.
+        "maml": dict(kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False),
+    }
+    return shared | own[name]
+
+
 def _require(word: str, known: Sequence[str], what: str) -> None:
     if word not in known:
         close = difflib.get_close_matches(word, known, n=1)

@@ -69,40 +69,22 @@ def sweep() -> list[dict[str, str]]:
 
 def _model(name: str, preset: str, fourier_levels: int) -> tuple[dict, float]:
     """The model section and learning rate of Appendix 4.1, at the paper's width or narrower."""
-    shared = dict(name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform", fourier_levels=fourier_levels)
-    if name == "intention":
-        width = {"tiny": 32, "quick": 128, "paper": 1000}[preset]
-        own = dict(
-            key_features=(width,) * 4,
-            activate_final=False,
-            value="identity",
-            weight_features=() if preset == "paper" else (width,),
-            op="intention",
-            alpha=0.1,
-            alpha_kind="softplus",
-        )
-        return shared | own, 3e-4 if preset == "paper" else 1e-3
-    if name == "attention":
-        width = {"tiny": 16, "quick": 64, "paper": 128}[preset]
-        own = dict(
-            key_features=(width,) * 3,
-            value_features=(width,) * 3,
-            decoder_features=(width,) * 2,
-            activate_final=False,
-            op="softmax",
-            num_heads=5,
-            head_features={"tiny": 8, "quick": 16, "paper": 128}[preset],
-            scaling="head",
-            alpha=1e-3,
-            alpha_kind="softplus",
-        )
-        return shared | own, 1e-4 if preset == "paper" else 1e-3
-    if name == "neural_process":
-        width = {"tiny": 32, "quick": 128, "paper": 2000}[preset]
-        own = dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False)
-        return shared | own, 1e-4 if preset == "paper" else 1e-3
-    width = {"tiny": 16, "quick": 128, "paper": 128}[preset]
-    # At the paper's rate of 0.1 the inner steps diverge from a wider first draw of the weights than fan_in_uniform's, and learn less.
-    inner_rate = 0.1 if preset == "paper" else 0.01
-    own = dict(kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False)
-    return shared | own, 3e-3
+    paper = preset == "paper"
+    width = {
+        "intention": {"tiny": 32, "quick": 128, "paper": 1000},
+        "attention": {"tiny": 16, "quick": 64, "paper": 128},
+        "neural_process": {"tiny": 32, "quick": 128, "paper": 2000},
+        "maml": {"tiny": 16, "quick": 128, "paper": 128},
+    }[name][preset]
+    section = common.few_shot_regressor(
+        name,
+        width=width,
+        head_features={"tiny": 8, "quick": 16, "paper": 128}[preset],
+        weight_features=() if paper else (width,),
+        # At the paper's rate the inner steps diverge from many initialisations, and learn less.
+        inner_rate=0.1 if paper else 0.01,
+        fourier_levels=fourier_levels,
+    )
+    rate = {"intention": 3e-4, "attention": 1e-4, "neural_process": 1e-4, "maml": 3e-3}
+    quick_rate = {"intention": 1e-3, "attention": 1e-3, "neural_process": 1e-3, "maml": 3e-3}
+    return section, (rate if paper else quick_rate)[name]

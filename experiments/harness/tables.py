@@ -48,7 +48,8 @@ class Table:
         for column in self.columns[1:]:
             table.add_column(column, justify="right")
         for name, cells in self.rows:
-            table.add_row(name, *(f"[bold]{_plain(cell)}[/bold]" if _is_best(cell) else _plain(cell) for cell in cells))
+            texts = [_plain(cell).replace(" ±", "\n±") for cell in cells]  # one above the other: narrow enough for 80 columns
+            table.add_row(name, *(f"[bold]{text}[/bold]" if _is_best(cell) else text for text, cell in zip(texts, cells)))
         return table
 
     def markdown(self) -> str:
