@@ -3,10 +3,12 @@
     op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
 
 with leading dimensions that broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each
-raises ValueError for shapes that do not fit. Weights are computed in float32 at least; the output has the inputs' dtype.
-Rows are points, so Q K' below is `query @ key.T`.
+raises ValueError for shapes that do not fit. Weights are computed in float32 at least, and products of float32 as such (no
+TF32 or bfloat16 passes on accelerators); the output has the inputs' dtype. Rows are points, so Q K' below is `query @ key.T`.
 """
 from collections.abc import Callable
+import functools
+import math
 import numbers
 
 import jax
@@ -18,7 +20,7 @@ Array = jax.Array
 
 
 def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
-                      scale: float | Array = 1.0) -> Array:
+                      scale: float | Array = 1.0, implementation: str | None = None) -> Array:
     """softmax(scale Q K') V: Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 2.
 
     Scores are not divided by sqrt(d), as in that paper (Appendix 8 too); pass scale=d ** -0.5 for Vaswani et al. 2017.
@@ -29,17 +31,29 @@ def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | N
         value: [..., N, k].
         mask: [..., N] or [..., M, N], True = take part.
         scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per head).
+        implementation: None: on GPU and TPU, for bfloat16 and float16 with k = d, what `jax.nn.dot_product_attention` chooses, and
+            elsewhere our products, whose weights are float32 or float64 throughout. 'xla' or 'cudnn': that function's
+            implementation of this name on every platform, for k = d; 'cudnn' (flash attention) needs memory of O(M + N) without a
+            mask, but has no second derivatives or forward mode and takes only some shapes, of bfloat16 and float16.
 
     Returns:
         [..., M, k].
 
     Raises:
-        ValueError: if shapes do not fit.
+        ValueError: if shapes do not fit; with a named implementation, whatever it raises for what it does not support.
     """
     def weigh(query, key, mask):
         return jax.nn.softmax(_scores(query, key) * per_batch(scale), where=mask)
 
-    return _attend(query, key, value, mask, weigh)
+    ours = functools.partial(_attend, weigh=weigh)
+    library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
+    if implementation is not None:
+        return library(query, key, value, mask)
+    half = linalg.dtypes(query, key, value)[0] in (jnp.bfloat16, jnp.float16)
+    if not half or jnp.shape(query)[-1:] != jnp.shape(value)[-1:] or jax.default_backend() == "cpu":
+        return ours(query, key, value, mask)
+    # Known when the program is lowered: beside an accelerator too there is a CPU to compile for.
+    return jax.lax.platform_dependent(query, key, value, mask, cpu=ours, default=library)
 
 
 def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
@@ -65,8 +79,8 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
         out, compute = linalg.dtypes(query, key, value)
         query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
         key, value, _ = masks.absent(key, value, pairs)
-        state = jnp.einsum("...nd,...nk->...dk", key, value, preferred_element_type=compute)
-        return jnp.einsum("...md,...dk->...mk", query.astype(compute), state).astype(out)
+        state = _product("...nd,...nk->...dk", key, value, compute)
+        return _product("...md,...dk->...mk", query.astype(compute), state, compute).astype(out)
     return _attend(query, key, value, mask, lambda query, key, mask: _keep(_scores(query, key), mask))
 
 
@@ -122,7 +136,7 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | N
     _, value, spoilt = masks.absent(jnp.zeros_like(key), jnp.asarray(value, compute), pairs)
     weights = jnp.ones((1, value.shape[-2]), compute) if pairs is None else pairs.astype(compute)
     weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)
-    mean = masks.owe(jnp.einsum("...mn,...nk->...mk", weights, value), spoilt)
+    mean = masks.owe(_product("...mn,...nk->...mk", weights, value, compute), spoilt)
     return jnp.broadcast_to(mean.astype(out), shape)
 
 
@@ -160,13 +174,44 @@ def _attend(query: Array, key: Array, value: Array, mask: Array | None,
     query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
     key, value, spoilt = masks.absent(key, value, pairs)
     weights = weigh(query, key, pairs).astype(value.dtype)
-    mixed = jnp.einsum("...mn,...nk->...mk", weights, value, preferred_element_type=compute)
+    mixed = _product("...mn,...nk->...mk", weights, value, compute)
     return masks.owe(mixed, spoilt).astype(out)
+
+
+def _library_softmax(query: Array, key: Array, value: Array, mask: Array | None, scale: float | Array,
+                     implementation: str | None) -> Array:
+    """`softmax_attention` by jax.nn.dot_product_attention, with all leading dimensions as its batch and one head."""
+    shape = masks.output_shape(query, key, value)
+    pairs = masks.resolve(query, key, value, mask)
+    out, compute = linalg.dtypes(query, key, value)
+    if key.shape[-2] == 0:
+        return jnp.zeros(shape, out)
+    query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
+    key, value, spoilt = masks.absent(key, value, pairs)
+    if not isinstance(scale, numbers.Real):
+        query, scale = (query.astype(compute) * per_batch(scale)).astype(out), 1.0
+    batch = jnp.broadcast_shapes(shape[:-2], query.shape[:-2])
+
+    def flat(x, axis):
+        rows = jnp.broadcast_to(x, (*batch, *x.shape[-2:]))
+        return jnp.expand_dims(rows.reshape(math.prod(batch), *x.shape[-2:]), axis)
+
+    mixed = jax.nn.dot_product_attention(
+        flat(query, 2), flat(key, 2), flat(value, 2), mask=None if pairs is None else flat(pairs, 1), scale=scale,
+        implementation=implementation)
+    mixed = mixed.reshape(*batch, *shape[-2:])
+    if pairs is not None:
+        mixed = jnp.where(pairs.any(-1, keepdims=True), mixed, 0)
+    return masks.owe(mixed, spoilt)
 
 
 def _scores(query: Array, key: Array) -> Array:
     _, compute = linalg.dtypes(query)
-    return jnp.einsum("...md,...nd->...mn", query, key, preferred_element_type=compute)
+    return _product("...md,...nd->...mn", query, key, compute)
+
+
+def _product(letters: str, a: Array, b: Array, compute: jnp.dtype) -> Array:
+    return jnp.einsum(letters, a, b, precision=linalg.PRECISION, preferred_element_type=compute)
 
 
 def _keep(weights: Array, mask: Array | None) -> Array:

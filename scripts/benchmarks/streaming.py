@@ -1,12 +1,9 @@
 """Streaming states: what an update costs after few and after many keys, and what a fold costs against the batch operator."""
-from collections.abc import Callable, Sequence
 import functools
-import statistics
-import time
 
 import jax
-import jax.numpy as jnp
 
+from experiments.harness import timing
 from kvq_jax.ops import OPS
 from kvq_jax.ops.streaming import STREAMS, chunked, fold_made
 
@@ -16,7 +13,7 @@ _NAMES = ("softmax", "intention")
 _M, _D, _K, _CHUNK = 128, 64, 64, 1000
 _SEEN = (1_000, 1_000_000)
 _LENGTHS = (1_000, 10_000, 100_000)
-_REPEATS = 11
+_TURNS, _BUDGET_S = 11, 1.0   # of each comparison
 
 
 def main() -> None:
@@ -41,40 +38,16 @@ def _update_line(name: str, query: Array) -> str:
     few, many = (jax.jit(functools.partial(fold_made, stream, make_chunk=keys_and_values, count=seen // _CHUNK))(
         state=stream.init(_D, _K)) for seen in _SEEN)
     update, chunk = jax.jit(stream.update), keys_and_values(10 ** 6)
-    times = _interleaved([functools.partial(update, state, *chunk) for state in (few, many)], calls=20)
+    times = timing.interleaved([functools.partial(update, state, *chunk) for state in (few, many)], _TURNS, _BUDGET_S)
     size = sum(x.nbytes for x in jax.tree.leaves(many)) / 1024
-    return (f"{name:10} update    {1e3 * statistics.median(t[0] for t in times):7.2f} ms with {_SEEN[0]:.0e} keys seen; "
-            f"with {_SEEN[1]:.0e}, {_ratio(times, 1, 0):.2f} times the time; state {size:.0f} KiB")
+    return (f"{name:10} update    {1e3 * timing.seconds(times, 0):7.2f} ms with {_SEEN[0]:.0e} keys seen; "
+            f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time; state {size:.0f} KiB")
 
 
 def _fold_line(name: str, query: Array, length: int) -> str:
     key, value = keys_and_values(0, length)
     programs = [jax.jit(op).lower(query, key, value).compile() for op in (OPS[name], chunked(name, _CHUNK))]
     batch_memory, fold_memory = (program.memory_analysis().temp_size_in_bytes / 2 ** 20 for program in programs)
-    calls = max(1, 100_000 // length)
-    times = _interleaved([functools.partial(program, query, key, value) for program in programs], min(calls, 20))
-    return (f"{name:10} N={length:<7} batch {1e3 * statistics.median(t[0] for t in times):7.2f} ms and {batch_memory:6.2f} MiB, "
-            f"fold {_ratio(times, 1, 0):.2f} times the time and {fold_memory:.2f} MiB")
-
-
-def _interleaved(functions: Sequence[Callable], calls: int) -> list[list[float]]:
-    """Seconds of one call of each function, in turns, so that whatever else the machine does falls on all of them."""
-    for function in functions:
-        jax.block_until_ready(function())
-    return [[_seconds(function, calls) for function in functions] for _ in range(_REPEATS)]
-
-
-def _seconds(function: Callable, calls: int) -> float:
-    start = time.perf_counter()
-    for _ in range(calls):
-        out = function()
-    jax.block_until_ready(out)
-    return (time.perf_counter() - start) / calls
-
-
-def _ratio(times: list[list[float]], a: int, b: int) -> float:
-    return statistics.median(t[a] / t[b] for t in times)
-
-
-if __name__ == "__main__":
-    main()
+    times = timing.interleaved([functools.partial(program, query, key, value) for program in programs], _TURNS, _BUDGET_S)
+    return (f"{name:10} N={length:<7} batch {1e3 * timing.seconds(times, 0):7.2f} ms and {batch_memory:6.2f} MiB, "
+            f"fold {timing.ratio(times, 1, 0):.2f} times the time and {fold_memory:.2f} MiB")

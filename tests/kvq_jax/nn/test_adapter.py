@@ -8,6 +8,7 @@ from flax import linen as nn
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.ops import OPS
 from tests.kvq_jax.nn.drawing import draw, run, start
+from tests.kvq_jax.ops.reference import values
 
 KEY = jax.random.key(0)
 H, D, M, N = 2, 4, 3, 5
@@ -50,7 +51,7 @@ def test_stored_weights_are_those_of_flax():
 @pytest.mark.parametrize("op", OPS)
 def test_every_op_is_a_loop_over_heads(op):
     attention_fn = as_attention_fn(op, scaling="none")
-    query, key, value = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4), draw(2, N, H, 3, seed=5)
+    query, key, value = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4), values(op, draw(2, N, H, 3, seed=5))
     each_head = jax.vmap(lambda *head: OPS[op](*head, mask=MASK), in_axes=2, out_axes=2)
     output, expected = jax.jit(lambda *qkv: (attention_fn(*qkv, mask=MASK[:, None, None, :]), each_head(*qkv)))(query, key, value)
     assert output.shape == (2, M, H, 3)

@@ -1,4 +1,6 @@
 """Numbers and options of the attention operators; the laws they share are in test_laws.py."""
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,6 +44,76 @@ def test_an_array_option_is_one_number_per_leading_index(op, option):
 def test_softmax_of_large_scores_is_finite():
     q, k, v = draw((3, 2), (5, 2), (5, 4))
     assert np.isfinite(softmax_attention(1e4 * q, 1e4 * k, v)).all()
+
+
+SHAPES = ((2, 3, 4, 8), (2, 1, 6, 8), (3, 6, 8))  # leading dimensions that broadcast
+MASKS = {"none": None, "keys": (2, 3, 6), "pairs": (2, 3, 4, 6)}
+LIBRARY = functools.partial(softmax_attention, implementation="xla")
+
+
+@pytest.mark.parametrize("scale", [0.3, (3,), (2, 1)])
+@pytest.mark.parametrize("mask", MASKS)
+def test_softmax_by_the_library_is_ours(mask, scale):
+    """Values and gradients; under a mask of pairs the first query has no key left, under one of keys the last set has none. Float32,
+    since CPUs do not have the algorithms that the library asks for in half precision."""
+    arrays = draw(*SHAPES)
+    scale = scale if isinstance(scale, float) else draw(scale)[0]
+    if MASKS[mask] is not None:
+        shape, mask = MASKS[mask], np.random.default_rng(1).random(MASKS[mask]) < 0.7
+        mask[(0, 0, 0) if len(shape) == 4 else (1, 2)] = False
+    else:
+        mask = None
+
+    def loss(arrays, scale, op):
+        out = op(*arrays, mask=mask, scale=scale)
+        return (out * jnp.cos(jnp.arange(out.size).reshape(out.shape))).sum(), out
+
+    run = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True), static_argnums=2)
+    (ours, out), (theirs, library) = run(arrays, scale, softmax_attention), run(arrays, scale, LIBRARY)
+    for a, b in zip(jax.tree.leaves((library, theirs)), jax.tree.leaves((out, ours)), strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, atol=2e-6 * max(np.abs(b).max(), 1))
+    if mask is not None:
+        nobody = ~np.broadcast_to((mask if mask.ndim == 4 else mask[..., None, :]).any(-1), (2, 3, 4))
+        assert nobody.any() and not np.asarray(library)[nobody].any() and not np.asarray(theirs[0][0])[nobody].any()
+
+
+def test_softmax_by_the_library_with_spoilt_keys_and_without_keys():
+    q, k, v = draw((3, 8), (5, 8), (5, 8))
+    mask = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
+    out = LIBRARY(q, k.at[2].set(jnp.nan), v.at[2].set(jnp.inf), mask=mask)
+    np.testing.assert_allclose(out[0], softmax_attention(q[:1], k, v, mask=mask[0])[0], rtol=1e-5, atol=1e-6)
+    assert np.isnan(out[1]).all() and not out[2].any()   # who uses a spoilt key is told
+    np.testing.assert_array_equal(LIBRARY(q, k[:0], v[:0]), np.zeros((3, 8)))
+    np.testing.assert_allclose(jax.vmap(LIBRARY, (None, None, 1), 1)(q, k, jnp.stack([v, 2 * v], 1))[:, 1],
+                               2 * softmax_attention(q, k, v), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="value"):
+        LIBRARY(q, k, v[:, :4])
+    with pytest.raises(ValueError, match="(?i)implementation"):
+        softmax_attention(q, k, v, implementation="xls")
+
+
+def lowered(dtype, platform, op=softmax_attention, k=16):
+    shapes = [jax.ShapeDtypeStruct((2, 256, n), dtype) for n in (16, 16, k)]
+    step = jax.grad(lambda *a: op(*a).astype(jnp.float32).sum(), argnums=(0, 1, 2))
+    return jax.jit(step).trace(*shapes).lower(lowering_platforms=(platform,))
+
+
+def test_softmax_takes_the_library_on_accelerators_only_and_in_half_precision_only(monkeypatch):
+    layout = lambda program: "x256x1x16x" in program.as_text()   # [B, T, H, D]
+    assert layout(lowered(jnp.bfloat16, "cpu", LIBRARY))
+    alone = lowered(jnp.bfloat16, "cpu").compile().memory_analysis().temp_size_in_bytes
+    assert not layout(lowered(jnp.bfloat16, "cpu"))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert layout(lowered(jnp.bfloat16, "cuda")) and layout(lowered(jnp.bfloat16, "tpu")) and layout(lowered(jnp.float16, "cuda"))
+    for dtype, k in [(jnp.float32, 16), (jnp.bfloat16, 8)]:
+        assert not layout(lowered(dtype, "cuda", k=k))
+    assert "HIGHEST" in lowered(jnp.float32, "cuda").as_text()
+    assert lowered(jnp.bfloat16, "cpu").compile().memory_analysis().temp_size_in_bytes == alone
+    q, k, v = draw((3, 8), (5, 8), (5, 8), dtype=jnp.bfloat16)
+    chosen = jax.jit(softmax_attention)(q, k, v, mask=jnp.arange(5) < 3)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(chosen, jax.jit(lambda: softmax_attention(q, k, v, mask=jnp.arange(5) < 3))())
 
 
 @pytest.mark.parametrize("m, n, d, k", [(9, 11, 1, 1), (2, 3, 8, 8)])

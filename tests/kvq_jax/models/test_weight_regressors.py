@@ -1,0 +1,134 @@
+"""The weight regressors of the scaling experiment: sizes by hand, functions of a set, masks, and that Intention can represent least squares."""
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvq_jax.models import WEIGHT_REGRESSORS, IntentionWeights
+from kvq_jax.models.weight_regressors import masked_mean
+
+N, D, S = 10, 3, 4
+each_model = pytest.mark.parametrize("name", WEIGHT_REGRESSORS)
+each_set_model = pytest.mark.parametrize("name", [name for name in WEIGHT_REGRESSORS if name != "mlp"])
+
+
+@functools.cache
+def build(name):
+    model = WEIGHT_REGRESSORS[name](latent=S)
+    return jax.jit(model.apply), jax.jit(model.init)(jax.random.key(0), *pairs())
+
+
+def pairs(*leading):
+    x_key, w_key = jax.random.split(jax.random.key(1))
+    x, w = jax.random.normal(x_key, (*leading, N, D)), jax.random.normal(w_key, (*leading, D, 1))
+    return x, x @ w
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-5)
+
+
+def linear(a, b):
+    return a * b + b
+
+
+ROW = D + 1
+COUNTS = {
+    "intention": 2 * (linear(ROW, S) + linear(S, S)) + 1 + linear(S * S, S) + linear(S, D),  # and one alpha
+    "attention": 3 * (linear(ROW, S) + linear(S, 5 * S)) + linear(5 * S, 5 * S) + linear(5 * S, D),
+    "neural_process": linear(ROW, S) + linear(S, S) + 3 * linear(S, S) + linear(S, D),
+    "mlp": linear(N * ROW, S) + 2 * linear(S, S) + linear(S, D),
+}
+
+
+@each_model
+def test_parameter_counts(name):
+    _, variables = build(name)
+    assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == COUNTS[name]
+
+
+@each_model
+def test_leading_dimensions_are_a_loop(name):
+    apply, variables = build(name)
+    x, y = pairs(2, 2)
+    together = apply(variables, x, y)
+    assert together.shape == (2, 2, D) and together.dtype == jnp.float32
+    for index in np.ndindex(2, 2):
+        close(together[index], apply(variables, x[index], y[index]))
+
+
+@each_model
+def test_the_order_of_the_rows_matters_to_the_mlp_alone(name):
+    apply, variables = build(name)
+    x, y = pairs()
+    there, reversed_ = apply(variables, x, y), apply(variables, x[::-1], y[::-1])
+    if name == "mlp":
+        assert np.abs(there - reversed_).max() > 1e-3
+    else:
+        close(reversed_, there)
+
+
+@each_set_model
+def test_a_masked_row_is_an_absent_row(name):
+    apply, variables = build(name)
+    x, y = pairs(2)
+    mask = jnp.arange(N) < jnp.array([[6], [6]])
+    masked = apply(variables, jnp.where(mask[..., None], x, 1e3), jnp.where(mask[..., None], y, -1e3), mask)
+    close(masked, apply(variables, x[:, :6], y[:, :6]))
+    assert np.isfinite(apply(variables, x, y, jnp.zeros_like(mask))).all()
+
+
+def test_a_masked_row_is_a_row_of_zeros_to_the_mlp():
+    apply, variables = build("mlp")
+    x, y = pairs()
+    kept = jnp.arange(N) < 6
+    close(apply(variables, x, y, kept), apply(variables, x * kept[:, None], y * kept[:, None]))
+
+
+@each_model
+def test_gradients_are_finite_and_reach_every_parameter(name):
+    _, variables = build(name)
+    model = WEIGHT_REGRESSORS[name](latent=S)
+    gradients = jax.jit(jax.grad(lambda v: jnp.sum(model.apply(v, *pairs(8)) ** 2)))(variables)
+    for path, leaf in jax.tree.leaves_with_path(gradients):
+        # The softmax does not see a shift of all keys: the bias of their projection has no gradient.
+        unseen = "attention" in str(path) and "'key'" in str(path) and "bias" in str(path)
+        assert np.isfinite(leaf).all() and (unseen or np.abs(leaf).max() > 0), path
+
+
+def test_intention_represents_least_squares():
+    """Two ReLU layers carry a linear map through biases that keep every unit positive: e_K = x, e_V = y, e_P(w) = w, alpha -> 0."""
+    d, shift = 2, 100.0
+    model = IntentionWeights(latent=2, alpha=1e-6, alpha_kind="fixed")
+    x = jax.random.normal(jax.random.key(0), (5, N, d))
+    w = jax.random.normal(jax.random.key(1), (5, d, 1))
+    pick = lambda rows, *kept: jnp.eye(rows)[:, list(kept)]
+
+    def passing(kernel):
+        return {"layer_0": {"kernel": kernel, "bias": jnp.full(2, shift)}, "layer_1": {"kernel": jnp.eye(2), "bias": jnp.full(2, -shift)}}
+
+    params = {
+        "key_encoder": passing(pick(3, 0, 1)),
+        "value_encoder": passing(pick(3, 2, 2)),  # y twice: w is [w, w]
+        "decoder": passing(pick(4, 0, 2)),  # its first column, flattened by rows
+    }
+    with jax.default_matmul_precision("highest"):
+        np.testing.assert_allclose(model.apply({"params": params}, x, x @ w), w[..., 0], atol=2e-3)
+
+
+def test_masked_mean():
+    rows = jnp.array([[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]])
+    close(masked_mean(rows, None), rows.mean(0))
+    close(masked_mean(rows, jnp.array([True, True, False])), [2.0, 4.0])
+    close(masked_mean(rows, jnp.zeros(3, bool)), [0.0, 0.0])
+
+
+@each_model
+def test_shapes_are_checked(name):
+    model, (x, y) = WEIGHT_REGRESSORS[name](latent=S), pairs()
+    with pytest.raises(ValueError, match="x and y differ"):
+        jax.eval_shape(model.init, jax.random.key(0), x, y[:-1])
+    with pytest.raises(ValueError, match="mask"):
+        jax.eval_shape(model.init, jax.random.key(0), x, y, jnp.ones(N - 1, bool))
