@@ -43,9 +43,8 @@ class LeastSquares:
 
     def sample(self, key: jax.Array, data: None) -> LinearTask:
         """One function and its points. `data` is not used."""
-        weights_key, x_key = jax.random.split(key)
-        weights = jax.random.normal(weights_key, (self.dimension,))
-        x = jax.random.normal(x_key, (self.points, self.dimension))
+        normal = jax.random.normal(key, (1 + self.points, self.dimension))  # one draw: random numbers are slow to compile
+        weights, x = normal[0], normal[1:]
         return LinearTask(x, jnp.matmul(x, weights[:, None], precision="highest"), weights)
 
 

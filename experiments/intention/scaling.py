@@ -45,8 +45,10 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     for axis, statistic in zip(axes[0], STATISTICS):
         for place, model in enumerate(MODELS):
             of_model = {d: search for (name, d), search in found.items() if name == model}
-            _draw_sizes(axis, model, of_model, threshold, statistic, shift=0.05 * (place - 1.5))
+            _draw_sizes(axis, model, of_model, threshold, statistic, shift=0.12 * (place - 1.5))
         axis.set_yscale("log", base=2)
+        axis.set_ylim(1.5, 2.5 * max(max(search) for search in found.values()))
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.set_xticks(sorted({d for _, d in found}))
         axis.set_xlabel("dimension d")
         axis.set_title(f"{statistic} MSE ≤ {threshold:g}")
@@ -150,4 +152,5 @@ def _draw_sizes(axis, model: str, of_model: dict[int, Search], threshold: float,
         reached = sizes[d] is not None
         axis.plot([position], [top], **look, fillstyle="full" if reached else "none")
         if not reached:
-            axis.annotate("", (position, top * 1.6), (position, top * 1.1), arrowprops=dict(arrowstyle="->", color=_COLOURS[model]))
+            arrow = dict(arrowstyle="->", color=_COLOURS[model], shrinkA=4, shrinkB=0)
+            axis.annotate("", (position, top * 1.8), (position, top), arrowprops=arrow)

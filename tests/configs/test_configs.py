@@ -14,7 +14,7 @@ from experiments.harness.loop import TrainSettings
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.settings import build
 from experiments.harness.step import make_init, make_step
-from kvq_jax.models import FEW_SHOT_REGRESSORS
+from experiments.intention import few_shot_regression
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -22,23 +22,19 @@ MODULES = [
     for path in sorted((ROOT / "configs").glob("*/*.py"))
     if path.name != "__init__.py"
 ]
-CELLS = [
-    (module, ",".join(f"{axis}={value}" for axis, value in (axes | {"preset": preset}).items()))
-    for module in MODULES
-    for preset in module.PRESETS
-    for axes in module.sweep()
-]
+PRESETS = [(module, preset) for module in MODULES for preset in module.PRESETS]
 
 
-@pytest.mark.parametrize("module, arg", CELLS, ids=lambda x: getattr(x, "__name__", x))
-def test_every_cell_says_all_that_its_settings_ask_for(module, arg):
-    config = module.get_config(arg)
-    settings = build(TrainSettings, config.train, "config.train")
-    build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
-    shared = EvaluationSettings.__dataclass_fields__
-    build(EvaluationSettings, {k: v for k, v in config.evaluation.items() if k in shared}, "config.evaluation")
-    assert config.name == module.__name__.removeprefix("configs.").replace(".", "/")
-    assert config.axes.preset in arg
+@pytest.mark.parametrize("module, preset", PRESETS, ids=lambda x: getattr(x, "__name__", x))
+def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
+    for axes in module.sweep():
+        axes = axes | {"preset": preset}
+        config = module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))
+        settings = build(TrainSettings, config.train, "config.train")
+        build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
+        build(EvaluationSettings, _evaluation(config, shared=True), "config.evaluation")
+        assert config.name == module.__name__.removeprefix("configs.").replace(".", "/")
+        assert axes.items() <= config.axes.to_dict().items()
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -52,48 +48,26 @@ PAPER = [(module, model) for module in MODULES for model in getattr(module, "MOD
 
 
 @pytest.mark.parametrize("module, model", PAPER, ids=lambda x: getattr(x, "__name__", x))
-def test_two_steps_of_the_paper_preset_at_full_width(module, model):
+def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch):
     """The published widths and numbers of points, two tasks in a batch, on 28x28 images of noise where the task has images."""
+    images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
+    noise = dict.fromkeys(("train", "validation", "test"), images)
+    load = few_shot_regression._load
+    monkeypatch.setattr(few_shot_regression, "_load", lambda section, folder: noise if section else load(section, folder))
     config = module.get_config(f"model={model},preset=paper")
-    task = config.task.to_dict()
-    width_of_x = 1 if task["name"] == "sine" else 2
-    targets, context = (task["targets"], task["max_context"]) if task["name"] == "sine" else (784, 264)
-    section = config.model.to_dict()
-    network = FEW_SHOT_REGRESSORS[section.pop("name")](**section)
-    step = _two_steps(network, config, context, targets, width_of_x)
-    losses = step()
-    assert np.isfinite(losses).all() and len(losses) == 2
-
-
-def _two_steps(network, config, context, targets, width_of_x):
-    from experiments.harness.experiment import Experiment
-
-    def sample(key, data):
-        keys = jax.random.split(key, 3)
-        x = jax.random.uniform(keys[0], (targets, width_of_x), minval=-1, maxval=1)
-        y = jax.random.uniform(keys[1], (targets, 1))
-        return x[:context], y[:context], jnp.ones(context, bool), x, y
-
-    def init(key):
-        *arguments, _ = sample(key, None)
-        return network.init(key, *arguments)
-
-    def loss(variables, batch, key):
-        *arguments, y = batch
-        return jnp.mean((network.apply(variables, *arguments) - y) ** 2), ({}, {})
-
-    experiment = Experiment(init, sample, loss, None, None, {}, None, None)
+    code = importlib.import_module(f"experiments.{config.experiment}")
+    experiment = code.build(config, _evaluation(config, shared=False), None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
+    state = jax.jit(make_init(experiment, optimizer))(jnp.uint32(0))
+    step = jax.jit(make_step(experiment, optimizer, 2), donate_argnums=0)
+    for _ in range(2):
+        state, metrics = step(state, experiment.data["train"])
+        assert np.isfinite(metrics["loss"])
 
-    def run():
-        state, losses = jax.jit(make_init(experiment, optimizer))(jnp.uint32(0)), []
-        step = jax.jit(make_step(experiment, optimizer, 2), donate_argnums=0)
-        for _ in range(2):
-            state, metrics = step(state, None)
-            losses.append(float(metrics["loss"]))
-        return losses
 
-    return run
+def _evaluation(config, shared: bool) -> dict:
+    """The fields of config.evaluation that every experiment has, or those of this one alone."""
+    return {key: value for key, value in config.evaluation.items() if (key in EvaluationSettings.__dataclass_fields__) == shared}
 
 
 @pytest.mark.parametrize(

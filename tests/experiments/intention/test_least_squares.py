@@ -1,0 +1,164 @@
+"""The scaling experiment: its sampler and oracle, the doubling search, Figure 3 from results, and a whole run at preset tiny."""
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from configs.intention import scaling as config_file
+from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.results import Result
+from experiments.intention import least_squares, scaling
+from experiments.intention.figures import FIGURES
+from experiments.intention.tables import TABLES
+
+ROOT = Path(__file__).parents[3]
+
+
+def draw(tasks, **sizes):
+    task = least_squares.LeastSquares(**sizes)
+    return jax.jit(jax.vmap(lambda key: task.sample(key, None)))(jax.random.split(jax.random.key(0), tasks))
+
+
+def test_the_sampler_draws_unit_normals_and_their_products():
+    tasks = draw(5000, points=10, dimension=3)
+    assert (tasks.x.shape, tasks.y.shape, tasks.weights.shape) == ((5000, 10, 3), (5000, 10, 1), (5000, 3))
+    np.testing.assert_allclose(tasks.y[..., 0], np.einsum("tnd,td->tn", tasks.x, tasks.weights), atol=1e-5)
+    for sample in (tasks.x.reshape(-1, 3), tasks.weights):
+        bound = 5 / np.sqrt(len(sample))  # five standard errors, or more than three of a variance
+        np.testing.assert_allclose(sample.mean(0), np.zeros(3), atol=bound)
+        np.testing.assert_allclose(np.cov(sample.T), np.eye(3), atol=bound)
+    assert abs(np.corrcoef(tasks.x[:, 0, 0], tasks.weights[:, 0])[0, 1]) < 5 / np.sqrt(5000)
+
+
+@pytest.mark.parametrize("points, dimension", [(10, 2), (10, 6), (4, 3)])
+def test_the_oracle_is_exact_and_is_numpys(points, dimension):
+    tasks = draw(50, points=points, dimension=dimension)
+    found = jax.vmap(least_squares.oracle)(tasks)
+    expected = [np.linalg.lstsq(np.float64(x), np.float64(y[:, 0]))[0] for x, y in zip(tasks.x, tasks.y)]
+    assert np.median(np.abs(found - np.array(expected))) < 1e-6
+    assert np.median(np.abs(found - tasks.weights)) < 1e-6
+
+
+def test_with_fewer_points_than_dimensions_the_oracle_finds_the_part_that_the_points_span():
+    tasks = draw(2000, points=2, dimension=4)
+    missed = np.square(jax.vmap(least_squares.oracle)(tasks) - tasks.weights).mean()
+    assert abs(missed - 0.5) < 0.05
+
+
+def build(arg, **evaluation):
+    config = config_file.get_config(arg)
+    own = {key: value for key, value in config.evaluation.items() if key not in ("seed", "validation_batches", "untrained")}
+    return least_squares.build(config, own | evaluation, None)
+
+
+def test_evaluation_is_a_plain_loop_over_tasks():
+    made, key = build("model=neural_process,size=4,preset=tiny", tasks=3, batch_size=2), jax.random.key(5)
+    variables = made.init(jax.random.key(0))
+    values = jax.jit(made.evaluate)(variables, None, key)
+    assert values["mse"].shape == (3,) and float(values["least_squares_mse"].max()) < 1e-8
+    sampled = [made.sample(task_key, None) for task_key in jax.random.split(key, 3)]
+    losses = [made.loss(variables, jax.tree.map(lambda leaf: leaf[None], task), key)[0] for task in sampled]
+    np.testing.assert_allclose(values["mse"], losses, rtol=1e-4)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ConfigError, match="threshold must be positive"):
+        build("preset=tiny", threshold=0.0)
+    with pytest.raises(ValueError, match="at least 1"):
+        least_squares.LeastSquares(points=10, dimension=0)
+
+
+def content(model, d, size, mean, median=None, preset="quick", **evaluation):
+    """A result.json as a run would write it, with an error of our choice."""
+    config = config_file.get_config(f"model={model},dimension={d},size={size},preset={preset}")
+    config.evaluation.update(evaluation)
+    error = {"mean": mean, "sem": 0.001, "median": mean if median is None else median, "n": 100, "seeds": [mean]}
+    metrics = {"trained/mse": error, "trained/least_squares_mse": error}
+    as_dict = json.loads(config.to_json())
+    return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics, "steps": config.train.steps, "config": as_dict}
+
+
+def why_not(arg, *finished, **evaluation):
+    config = config_file.get_config(arg)
+    config.evaluation.update(evaluation)
+    return config_file.unneeded(config, finished)
+
+
+def test_a_search_ends_at_the_first_size_that_reaches_the_threshold():
+    reached = content("mlp", 3, 8, 0.04)
+    arg = "model=mlp,dimension=3,size=16,preset=quick"
+    assert why_not(arg) is None
+    assert why_not(arg, content("mlp", 3, 8, 0.06)) is None
+    assert why_not(arg, content("mlp", 3, 8, None, median=0.01)) is None  # a mean that was not finite
+    assert why_not(arg, reached) == "size 8 has reached 0.04 <= 0.05"
+    assert why_not(arg, reached, threshold=0.03) is None
+    for other in ("model=mlp,dimension=4,size=16", "model=attention,dimension=3,size=16", "model=mlp,dimension=3,size=8"):
+        assert why_not(f"{other},preset=quick", reached) is None
+
+
+def test_presets_end_the_search_and_the_sweep_increases():
+    assert why_not("size=32,preset=quick") is None and "ends at size 32" in why_not("size=64,preset=quick")
+    assert "ends at dimension 6" in why_not("dimension=7,preset=quick")
+    assert why_not("dimension=10,size=8192,preset=paper") is None
+    cells = config_file.sweep()
+    assert len(cells) == 4 * 9 * 13
+    sizes = [int(cell["size"]) for cell in cells if (cell["model"], cell["dimension"]) == ("mlp", "5")]
+    assert sizes == [2**power for power in range(1, 14)]
+
+
+def results(*contents):
+    return [Result(Path("nowhere"), made) for made in contents]
+
+
+SEARCHES = (
+    content("intention", 2, 4, 0.01),
+    content("intention", 2, 2, 0.3, median=0.04),
+    content("intention", 3, 2, 0.9),
+    content("intention", 3, 4, 0.04),
+    content("mlp", 2, 2, 0.9),
+    content("mlp", 2, 4, 0.8),
+    content("mlp", 3, 2, None, median=0.9),
+    content("attention", 2, 2, 0.01, preset="tiny"),
+)
+
+
+def test_figure3_and_its_table(tmp_path):
+    table = TABLES["figure3"](results(*SEARCHES))
+    rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
+    assert table.columns == ["model", "d = 2", "d = 3"]
+    assert rows["Intention, by mean"] == ["4", "4"] and rows["Intention, by median"] == ["2", "4"]
+    assert rows["MLP, by mean"] == ["> 4", "> 2"] and rows["Attention, by mean"] == ["missing", "missing"]
+    assert FIGURES["figure3"](results(*SEARCHES), tmp_path) == tmp_path / "figure3.png"
+    with (tmp_path / "figure3.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 7 and {line["preset"] for line in lines} == {"quick"}
+    best = [(line["model"], line["dimension"], line["size"]) for line in lines if line["smallest_by_mean"] == "True"]
+    assert best == [("intention", "2", "4"), ("intention", "3", "4")]
+    assert [line["median"] for line in lines if line["model"] == "intention"][:2] == ["0.04", "0.01"]
+
+
+def test_figure3_without_results_or_with_two_thresholds(tmp_path):
+    assert TABLES["figure3"]([]) is None
+    with pytest.raises(UserError, match="there are none"):
+        scaling.figure3([], tmp_path)
+    with pytest.raises(UserError, match="several thresholds"):
+        scaling.figure3(results(SEARCHES[0], content("mlp", 2, 2, 0.1, threshold=0.2)), tmp_path)
+
+
+def test_a_sweep_runs_what_is_needed_and_says_what_is_not(tmp_path):
+    """A search of three sizes, at a threshold that the first one reaches."""
+    file = tmp_path / "short.py"
+    sweep = 'def sweep():\n    return [{"model": "mlp", "dimension": "2", "size": size} for size in ("2", "4", "8")]\n'
+    file.write_text("from configs.intention.scaling import get_config, unneeded\n\n" + sweep)
+    flags = (f"--config={file}:preset=tiny", "--config.evaluation.threshold=100.0", "--workdir", str(tmp_path / "runs"))
+    done = subprocess.run([sys.executable, "-m", "scripts.sweep", *flags], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    skipped = [line for line in done.stdout.splitlines() if line.startswith("skip")]
+    assert len(skipped) == 1 and "size=4: size 2 has reached" in skipped[0] and skipped[0].endswith("<= 100")
+    (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
+    assert (folder / "figure.png").read_bytes()[1:4] == b"PNG" and "least squares (oracle)" in done.stdout
