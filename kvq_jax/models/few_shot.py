@@ -63,7 +63,8 @@ class IntentionRegressor(nn.Module):
         encode = MLP(self.key_features, activate_final=self.activate_final, kernel_init=self.kernel_init,
                      bias_init=self.bias_init, name="key_encoder")
         op = choose(OPS, self.op, "op")
-        options = dict(Ridge(op, self.alpha_kind, self.alpha, name="ridge")(), mask=context_mask)
+        ridge = Ridge(op, self.alpha_kind, self.alpha, name="ridge")(context_x, context_y, mask=context_mask)
+        options = dict(ridge, mask=context_mask)
 
         def read(query, key, value):
             if not self.weight_features:
@@ -118,7 +119,8 @@ class AttentionRegressor(nn.Module):
         encode = MLP(self.key_features, activate_final=self.activate_final, **inits, name="key_encoder")
         value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context_y)
         op = choose(OPS, self.op, "op")
-        options = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        ridge = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")
+        options = ridge(context_x, context_y, mask=context_mask)
         attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
         attended = attend(encode(target_x), encode(context_x), value, mask=context_mask, **options)
         return MLP((*self.decoder_features, context_y.shape[-1]), **inits, name="decoder")(attended)

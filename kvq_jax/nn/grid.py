@@ -49,5 +49,5 @@ class GridAttention(nn.Module):
             pool = LearnableQueryAttention(math.prod(self.query_sizes), op=self.op, alpha_kind=self.alpha_kind,
                                            alpha=self.alpha, **shared)
             return fold(pool(rows, mask=mask), tuple(self.query_sizes))
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(rows, rows, mask=mask)
         return fold(MultiHead(op=find_op(self.op), **shared)(rows, rows, rows, mask=mask, **ridge), sizes)

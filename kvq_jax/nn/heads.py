@@ -36,11 +36,12 @@ class Ridge(nn.Module):
     shape: Sequence[int] = ()
 
     @nn.compact
-    def __call__(self) -> dict[str, jax.Array | float]:
-        """-> {} or {'alpha': [*shape]}, keyword arguments for the op."""
+    def __call__(self, key: jax.Array | None = None, value: jax.Array | None = None, *,
+                 mask: jax.Array | None = None) -> dict[str, jax.Array | float]:
+        """-> {} or {'alpha': [*shape]}, keyword arguments for the op. The set matters to kind 'set' alone: see kvq_jax.nn.Alpha."""
         if self.kind is None or "alpha" not in inspect.signature(find_op(self.op)).parameters:
             return {}
-        return {"alpha": Alpha(self.kind, self.initial, self.shape, name="alpha")()}
+        return {"alpha": Alpha(self.kind, self.initial, self.shape, name="alpha")(key, value, mask=mask)}
 
 
 def split_heads(x: jax.Array, num_heads: int) -> jax.Array:

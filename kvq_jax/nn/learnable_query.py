@@ -46,7 +46,7 @@ class LearnableQueryAttention(nn.Module):
             Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
         query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
         key, value = linear(width, name="key")(x), linear(width, name="value")(x)
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value, mask=mask)
         heads = attend(self.op, self.num_heads, query, key, value, mask=mask, **ridge)
         return linear(self.out_features or width, name="out")(heads) if self.use_output else heads

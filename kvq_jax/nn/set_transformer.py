@@ -96,7 +96,7 @@ class MAB(SetBlock):
             Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else _no_norm
         query, key, value = linear(name="query")(x), linear(name="key")(y), linear(name="value")(y)
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value, mask=mask)
         heads = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **ridge)
         if self.use_output:
             heads = linear(name="out")(heads)

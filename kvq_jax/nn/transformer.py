@@ -81,7 +81,7 @@ class TransformerLayer(ResidualLayer):
         embedded = x
         if self.embed_features is not None:
             embedded = nn.relu(Linear(self.embed_features, **inits, name="embed")(x))
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")()
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(embedded, embedded, mask=mask)
         heads = MultiHead(self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **inits,
                           name="heads")
         return heads(embedded, embedded, embedded, mask=mask, **ridge)

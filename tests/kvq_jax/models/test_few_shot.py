@@ -166,6 +166,15 @@ def test_the_weight_encoder_starts_as_the_identity():
     assert np.abs(apply(opened, *tasks(5)) - apply(variables, *tasks(5))).max() > 0.01
 
 
+@pytest.mark.parametrize("name", ["intention", "attention"])
+def test_alpha_may_be_a_function_of_the_context(name):
+    model = SMALL[name].clone(op="intention", alpha_kind="set")
+    prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
+    start = SMALL[name].clone(op="intention", alpha_kind="fixed")
+    params = {k: v for k, v in variables["params"].items() if k != "ridge"}
+    close(prediction, start.apply({"params": params}, *tasks(2)))  # it starts at its initial value, whatever the context
+
+
 def test_an_op_without_weights_cannot_encode_them():
     with pytest.raises(ValueError, match="unknown op with weights 'softmax'"):
         IntentionRegressor((4,), weight_features=(3,), op="softmax").init(KEY, *tasks())
