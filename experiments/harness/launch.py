@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 from ml_collections import ConfigDict
 from rich.console import Console
 
@@ -16,7 +15,7 @@ from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
 from experiments.harness.loop import TrainSettings, train
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.placement import build_placement, device_name, is_writer
+from experiments.harness.placement import build_placement, device_name, is_writer, wait_for_all
 from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
@@ -53,7 +52,8 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
     """
     module = _experiment_module(config)
     check_sections(config, (*_SECTIONS, *module.SECTIONS))
-    check_ownership(path, config) if not options.restart else None
+    if not options.restart:
+        check_ownership(path, config)
     if (path / "result.json").exists() and not options.restart:
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
         return results.load_results([path])[0]
@@ -75,14 +75,16 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
-    directory = RunDirectory(path, config, options.restart)
+    wait_for_all("checked")
+    directory = RunDirectory(path, config, options.restart) if is_writer() else None
+    wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
     reporter = {"console": console, "tensorboard": path / "tensorboard" if options.tensorboard else None}
-    state, record = train(program, data, settings, placement, directory, reporter)
+    state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
     started = time.monotonic()
     phases = {"trained": state}
     if evaluation.untrained:
-        phases["untrained"] = program.init(jnp.asarray(settings.all_seeds))
+        phases["untrained"] = program.init(settings.all_seeds)
     metrics, examples = _evaluate(program, phases, data["test"])
     content = {
         "name": config.name,
@@ -99,12 +101,12 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         "config_hash": config_hash(config),
         "config": json.loads(config_json(config)),
     }
-    if is_writer():
+    result = results.Result(path, content)
+    if directory:
         directory.write_examples(examples)
         directory.write_result(content)
-    result = results.Result(path, content)
-    console.print(experiment.table([result]).terminal())
-    console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
+        console.print(experiment.table([result]).terminal())
+        console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
     return result
 
 

@@ -2,15 +2,15 @@
 import dataclasses
 import math
 import time
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.harness.checkpoints import Checkpoints
 from experiments.harness.errors import Diverged
 from experiments.harness.experiment import PyTree
-from experiments.harness.placement import Placement, is_writer
+from experiments.harness.placement import Placement
 from experiments.harness.progress import Reporter
 from experiments.harness.run_directory import RunDirectory
 from experiments.harness.step import Program, TrainState
@@ -61,10 +61,13 @@ def train(
     data: dict[str, PyTree],
     settings: TrainSettings,
     placement: Placement,
-    directory: RunDirectory,
+    checkpoints: Path,
+    directory: RunDirectory | None,
     reporter_options: dict,
 ) -> tuple[TrainState, Record]:
     """Trains from the latest checkpoint, or from the start, to the end.
+
+    Every process of a multi-host run reads and writes its part of the `checkpoints`; only the one that has the `directory` logs.
 
     Returns:
       The state that `settings.select` names, and the record of the run.
@@ -72,13 +75,12 @@ def train(
     Raises:
       Diverged: a loss is not finite. The checkpoint before it is kept.
     """
-    latest, best = (Checkpoints(directory.checkpoints / name) for name in ("latest", "best"))
-    seeds = jnp.asarray(settings.all_seeds)
-    like = jax.eval_shape(program.init, seeds)
+    latest, best = (Checkpoints(checkpoints / name) for name in ("latest", "best"))
+    like = jax.eval_shape(program.init, settings.all_seeds)
     kept = latest.restore(like, placement)
-    state, record = (kept[0], Record(**kept[1])) if kept else (program.init(seeds), Record())
+    state, record = (kept[0], Record(**kept[1])) if kept else (program.init(settings.all_seeds), Record())
     step = record.step
-    if is_writer():
+    if directory:
         directory.drop_metrics_after(step)
     clock = _Clock(record.wall_time_s)
     with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
@@ -99,7 +101,7 @@ def train(
                     record.best_loss, record.best_step = loss, step
                     best.save(step, state, dataclasses.asdict(record))
             record.wall_time_s, record.steps_per_second = clock.total, clock.speed or record.steps_per_second
-            if is_writer():
+            if directory:
                 directory.append_metrics(row)
             if step % settings.checkpoint_every == 0 or step == settings.steps:
                 latest.save(step, state, dataclasses.asdict(record))

@@ -9,6 +9,7 @@ import os
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.harness.errors import ConfigError
@@ -59,6 +60,12 @@ def initialize_hosts() -> None:
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
         jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
+
+
+def wait_for_all(moment: str) -> None:
+    """Holds each process of a multi-host run until all have reached the `moment`."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(moment)
 
 
 def is_writer() -> bool:

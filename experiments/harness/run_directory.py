@@ -58,10 +58,6 @@ class RunDirectory:
             raise UserError(f"another process is running in {path}") from error
         write_text(path / "config.json", config_json(config))
 
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
         with (self.path / "metrics.jsonl").open("a") as file:
