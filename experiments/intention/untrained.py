@@ -120,7 +120,8 @@ def figure5(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (16,
     axis.axvline(1, color=drawing.INK, linewidth=0.8)
     axis.set(xscale="log", xlabel="time of Intention / time of attention", ylabel="repetitions")
     axis.set_title(f"N, d in {sizes[0]}..{sizes[-1]}, {repeats} repetitions each, {jax.devices()[0].device_kind}")
-    axis.legend(fontsize=8)
+    axis.set_ylim(top=1.3 * axis.get_ylim()[1])  # room for the legend
+    axis.legend(fontsize=8, loc="upper left")
     drawing.save_numbers(folder / "figure5.csv", ["form", "N", "d", "median slowdown", "repeats"], rows)
     return drawing.save(figure, folder / "figure5.png")
 
