@@ -12,6 +12,8 @@ PRECISION = lax.Precision.HIGHEST
 THREADED = 1024
 # Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves.
 LEAF, BASE = 64, 32
+# Of a product a'b with fewer columns than this, b is the one to transpose.
+NARROW = 16
 
 
 def dtypes(*arrays: Array) -> tuple[jnp.dtype, jnp.dtype]:
@@ -29,6 +31,11 @@ def transpose(x: Array) -> Array:
 def left(x: Array) -> Array:
     """The transpose of x, for the left of a product: laid out in memory, as XLA multiplies by it up to four times faster on a CPU."""
     return lax.optimization_barrier(transpose(x))
+
+
+def cross(a: Array, b: Array) -> Array:
+    """a' b, [..., n, m] and [..., n, k] -> [..., m, k], by laying out the transpose of the narrower."""
+    return transpose(matmul(transpose(b), a)) if b.shape[-1] < NARROW else matmul(left(a), b)
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -132,11 +139,11 @@ def _forward(factor, b: Array) -> Array:
 def _backward(factor, b: Array) -> Array:
     """L^-T b."""
     if not isinstance(factor, tuple):
-        return matmul(left(factor), b)
+        return cross(factor, b)
     first, block, second = factor
     h = block.shape[-1]
     bottom = _backward(second, b[..., h:, :])
-    return jnp.concatenate([_backward(first, b[..., :h, :] - matmul(left(block), bottom)), bottom], -2)
+    return jnp.concatenate([_backward(first, b[..., :h, :] - cross(block, bottom)), bottom], -2)
 
 
 def _forward_right(factor, b: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 
 from kvq_jax.ops import linalg
-from kvq_jax.ops.linalg import left, matmul, solve, transpose
+from kvq_jax.ops.linalg import cross, left, matmul, solve, transpose
 
 Array = jax.Array
 
@@ -35,9 +35,9 @@ def _factorise(n: int, m: int) -> float:
 # Q w and its two factors in either order. A solve against c columns costs n n c.
 WEIGHTS = (
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k,
-         lambda q, key, v, mask, system: solve(system(left(key)), matmul(left(key), v))),
+         lambda q, key, v, mask, system: solve(system(left(key)), cross(key, v))),
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k,
-         lambda q, key, v, mask, system: matmul(left(key), solve(system(key), v))),
+         lambda q, key, v, mask, system: cross(key, solve(system(key), v))),
     Plan("pinv", lambda m, n, d, k: 0,
          lambda q, key, v, mask, system: matmul(linalg.pinv(key), v)),
 )
@@ -45,18 +45,18 @@ WEIGHTS = (
 PREDICTIONS = (
     # Q [G^-1 (K'V)]
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k + m * d * k,
-         lambda q, key, v, mask, system: matmul(q, solve(system(left(key)), matmul(left(key), v)))),
+         lambda q, key, v, mask, system: matmul(q, solve(system(left(key)), cross(key, v)))),
     # [G^-1 Q']' (K'V): fewer queries than value columns
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * m + n * d * k + m * d * k,
          lambda q, key, v, mask, system: matmul(left(solve(system(left(key)), transpose(q))),
-                                                matmul(left(key), v))),
+                                                cross(key, v))),
     # [G^-1 Q']' K' V: few queries, more value columns than keys
     Plan("primal", lambda m, n, d, k: _factorise(d, n) + d * d * m + m * n * d + m * n * k,
          lambda q, key, v, mask, system: matmul(matmul(left(solve(system(left(key)), transpose(q))),
                                                        transpose(key)), v)),
     # Q (K' [D^-1 V])
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k + m * d * k,
-         lambda q, key, v, mask, system: matmul(q, matmul(left(key), solve(system(key), v)))),
+         lambda q, key, v, mask, system: matmul(q, cross(key, solve(system(key), v)))),
     # (Q K') [D^-1 V]
     Plan("dual", lambda m, n, d, k: _factorise(n, d) + n * n * k + m * n * d + m * n * k,
          lambda q, key, v, mask, system: matmul(matmul(q, transpose(key)), solve(system(key), v))),
