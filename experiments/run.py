@@ -30,8 +30,7 @@ def _run(argv: list[str]) -> None:
     config = command_line.parse_config(argv, _CONFIG)
     placement.initialize_hosts()
     path = Path(_WORKDIR.value) if _WORKDIR.value else run_directory.default_path(Path("runs"), config)
-    data_dir = Path(_DATA_DIR.value) if _DATA_DIR.value else None
-    options = launch.Options(data_dir=data_dir, restart=_RESTART.value, tensorboard=_TENSORBOARD.value)
+    options = launch.Options(data_dir=_DATA_DIR.value, restart=_RESTART.value, tensorboard=_TENSORBOARD.value)
     launch.launch(config, path, options, Console(quiet=not placement.is_writer()))
 
 

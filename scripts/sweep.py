@@ -71,7 +71,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     flag = flags.FLAGS["config"]
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     console, root = Console(), Path(_WORKDIR.value)
-    options = launch.Options(data_dir=Path(_DATA_DIR.value) if _DATA_DIR.value else None)
+    options = launch.Options(data_dir=_DATA_DIR.value)
     module = load(Path(name))
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     finished, told = [], None

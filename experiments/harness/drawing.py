@@ -7,7 +7,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK, FAINT = "#222222", "#d8d8d8"
+INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
+RED, BLUE, GREEN, AMBER, VIOLET = "#c8372d", "#2f6db5", "#3d9150", "#d99013", "#8a5fb0"
 matplotlib.rcParams.update({
     "axes.edgecolor": INK,
     "axes.grid": True,

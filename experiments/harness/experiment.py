@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 PyTree = Any
+NO_DATA = dict.fromkeys(("train", "validation", "test"))  # the data of an experiment that draws all of it from keys
 Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any mutable collection}
 
 

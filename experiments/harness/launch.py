@@ -29,7 +29,7 @@ _SECTIONS = ("name", "experiment", "axes", "train", "optimizer", "evaluation")
 class Options:
     """What a run does not depend on, and so is not in its config."""
 
-    data_dir: Path | None = None  # the folder of original archives
+    data_dir: str | None = None  # the folder of original archives
     restart: bool = False
     tensorboard: bool = False
 
@@ -58,9 +58,7 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
         return results.load_results([path])[0]
     settings = build(TrainSettings, config.train, "config.train")
-    shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
-    common, own = ({k: v for k, v in config.evaluation.items() if (k in shared) == wanted} for wanted in (True, False))
-    evaluation = build(EvaluationSettings, common, "config.evaluation")
+    evaluation, own = split_evaluation(config.evaluation)
     optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
     placement = build_placement(config.train.placement, seeds=settings.seeds, batch_size=settings.batch_size)
     experiment = module.build(config, own, options.data_dir)
@@ -108,6 +106,13 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         console.print(experiment.table([result]).terminal())
         console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
     return result
+
+
+def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
+    """What every experiment shares of the config's `evaluation` section, and what is the experiment's own. Raises ConfigError."""
+    shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
+    common, own = ({k: v for k, v in section.items() if (k in shared) == wanted} for wanted in (True, False))
+    return build(EvaluationSettings, common, "config.evaluation"), own
 
 
 def _experiment_module(config: ConfigDict):

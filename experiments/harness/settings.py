@@ -50,6 +50,14 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
         raise ConfigError(f"{where}: {error}") from error
 
 
+def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str) -> Any:
+    """As `build`, for a section whose `name` says which class of `table` its other keys are the fields of."""
+    fields = dict(section)
+    if "name" not in fields:
+        raise ConfigError(f"{where}.name: missing key")
+    return build(choose(table, fields.pop("name"), f"{where}.name"), fields, where)
+
+
 def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:
     """Raises ConfigError unless the config's top-level keys are exactly `known`."""
     known = list(known)

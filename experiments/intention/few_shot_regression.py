@@ -5,19 +5,16 @@ it, the error is measured against the number of observations, on the same tasks 
 """
 import dataclasses
 import functools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.data import sources
+from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import over_tasks
-from experiments.harness.experiment import Experiment
-from experiments.harness.settings import build as build_settings
-from experiments.harness.settings import choose
+from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.intention import figures, tables
 from experiments.intention.tasks import Pixels, Sine
 from kvq_jax.models import FEW_SHOT_REGRESSORS
@@ -52,14 +49,11 @@ class Evaluation:
                 raise ValueError(f"{name} must be increasing numbers, got {getattr(self, name)}")
 
 
-def build(config: ConfigDict, evaluation: dict, data_dir: Path | None) -> Experiment:
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and sources.DataError."""
-    task_section = config.task.to_dict()
-    task = build_settings(choose(_TASKS, task_section.pop("name"), "config.task.name"), task_section, "config.task")
-    model_section = config.model.to_dict()
-    model_class = choose(FEW_SHOT_REGRESSORS, model_section.pop("name"), "config.model.name")
-    model = build_settings(model_class, model_section, "config.model")
-    evaluation = build_settings(Evaluation, evaluation, "config.evaluation")
+    task = settings.build_named(_TASKS, config.task, "config.task")
+    model = settings.build_named(FEW_SHOT_REGRESSORS, config.model, "config.model")
+    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     data = _load(config.data, data_dir)
     largest = max(*evaluation.counts, *evaluation.example_counts)
     judged = _resized(task, largest)
@@ -115,17 +109,13 @@ def _resized(task, context: int):
         raise ConfigError(f"config.evaluation.counts: {error}") from error
 
 
-def _load(section: ConfigDict | None, data_dir: Path | None) -> dict:
+def _load(section: ConfigDict | None, data_dir: str | None) -> dict:
     """Images [n, height, width] uint8 of each split, or None for each where the task needs no data."""
     if section is None:
-        return dict.fromkeys(("train", "validation", "test"))
-    settings = build_settings(ImageSettings, section, "config.data")
-    data = sources.load(settings.name, settings.source, data_dir)
-    train, test = data.train["image"], data.test["image"]
-    if not 0 < settings.validation_images < len(train):
-        raise ConfigError(f"config.data.validation_images: {settings.validation_images} of {len(train)} training images")
-    return {
-        "train": train[: -settings.validation_images],
-        "validation": train[-settings.validation_images :],
-        "test": np.asarray(test),
-    }
+        return NO_DATA
+    images = settings.build(ImageSettings, section, "config.data")
+    data, held_out = sources.load(images.name, images.source, data_dir), images.validation_images
+    train = data.train["image"]
+    if not 0 < held_out < len(train):
+        raise ConfigError(f"config.data.validation_images: {held_out} of {len(train)} training images")
+    return {"train": train[:-held_out], "validation": train[-held_out:], "test": data.test["image"]}

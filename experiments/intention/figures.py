@@ -11,7 +11,7 @@ from experiments.harness.results import Result
 from experiments.intention import scaling, untrained
 from experiments.intention.tables import MODELS, PHASES, few_shot_results, mse_by_count, task_name
 
-_COLOURS = {"intention": "#c8372d", "attention": "#2f6db5", "neural_process": "#3d9150", "maml": "#d99013"}
+_COLOURS = {"intention": drawing.RED, "attention": drawing.BLUE, "neural_process": drawing.GREEN, "maml": drawing.AMBER}
 _LINES = {"trained": "-", "untrained": "--"}
 
 

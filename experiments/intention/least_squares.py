@@ -4,17 +4,15 @@ A task is a set of pairs (x, y) with y = x w; the model sees the pairs and predi
 size at one dimension; configs/intention/scaling.py doubles the size until the error is small, and Figure 3 reads the sizes off.
 """
 import dataclasses
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from experiments.harness import settings
 from experiments.harness.evaluation import over_tasks
-from experiments.harness.experiment import Experiment
-from experiments.harness.settings import build as build_settings
-from experiments.harness.settings import choose
+from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.intention import scaling
 from kvq_jax.models import WEIGHT_REGRESSORS
 from kvq_jax.ops import intention_weights
@@ -68,12 +66,11 @@ class Evaluation:
             raise ValueError(f"threshold must be positive, got {self.threshold}")
 
 
-def build(config: ConfigDict, evaluation: dict, data_dir: Path | None) -> Experiment:
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
-    task = build_settings(LeastSquares, config.task, "config.task")
-    section = config.model.to_dict()
-    model = build_settings(choose(WEIGHT_REGRESSORS, section.pop("name"), "config.model.name"), section, "config.model")
-    evaluation = build_settings(Evaluation, evaluation, "config.evaluation")
+    task = settings.build(LeastSquares, config.task, "config.task")
+    model = settings.build_named(WEIGHT_REGRESSORS, config.model, "config.model")
+    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
 
     def init(key):
         return model.init(key, jnp.zeros((task.points, task.dimension)), jnp.zeros((task.points, 1)))
@@ -96,5 +93,4 @@ def build(config: ConfigDict, evaluation: dict, data_dir: Path | None) -> Experi
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
-    data = dict.fromkeys(("train", "validation", "test"))
-    return Experiment(init, task.sample, loss, evaluate, examples, data, scaling.run_table, scaling.run_figure)
+    return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA, scaling.run_table, scaling.run_figure)

@@ -12,7 +12,7 @@ from experiments.harness.tables import Cell, Table
 # Names of the models as the paper writes them, in its order.
 MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "mlp": "MLP"}
 STATISTICS = ("mean", "median")  # of the error over tasks
-_COLOURS = {"intention": "#c8372d", "attention": "#2f6db5", "neural_process": "#3d9150", "mlp": "#8a5fb0"}
+_COLOURS = {"intention": drawing.RED, "attention": drawing.BLUE, "neural_process": drawing.GREEN, "mlp": drawing.VIOLET}
 _MARKS = {"intention": "o", "attention": "s", "neural_process": "^", "mlp": "D"}
 
 Search = dict[int, dict]  # size tried -> summary of the error over tasks

@@ -67,7 +67,7 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
             prediction = op(query, key, value)
             maps[column].scatter(*query.T, c=prediction[:, 0], cmap="coolwarm", s=6)
             maps[column].set_title(name, fontsize=8.5)
-            correlations[column].plot(target, prediction, ".", color="#c8372d", markersize=2.5)
+            correlations[column].plot(target, prediction, ".", color=drawing.RED, markersize=2.5)
             correlations[column].set_title(f"r = {pearson_r(prediction, target):.3f}", fontsize=8.5)
             correlations[column].set_xlabel("truth", fontsize=8)
             rows += _repeated_r(name, op, setting, span)
@@ -114,7 +114,7 @@ def figure5(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (16,
             rows.append((name, n, d, timing.ratio(times, index, 0), repeats))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.0, height=3.4)
     bins = np.geomspace(0.1, 30, 60)
-    for name, colour in zip(names, ("#8a8a8a", "#c8372d")):
+    for name, colour in zip(names, (drawing.GREY, drawing.RED)):
         label = f"{name}: median {np.median(slowdowns[name]):.2f}"
         axis.hist(np.clip(slowdowns[name], bins[0], bins[-1]), bins, color=colour, alpha=0.6, label=label)
     axis.axvline(1, color=drawing.INK, linewidth=0.8)
@@ -133,7 +133,7 @@ def figure15(results: Sequence[Result], folder: Path) -> Path:
     titles = {"none": "unscaled", "sqrt": "scaled by √d", "sigmoid": "scaled by √d, regularised"}
     dimensions, rows = _DIMENSIONS, []
     for axis, scaling in zip(axes[0], MAP_SCALINGS):
-        for n, colour in zip((16, 32, 64), ("#2f6db5", "#3d9150", "#c8372d")):
+        for n, colour in zip((16, 32, 64), (drawing.BLUE, drawing.GREEN, drawing.RED)):
             measured = np.asarray(_measured_variance(n, jnp.asarray(dimensions), scaling))
             axis.plot(dimensions, measured, "o", color=colour, markersize=2.5, label=f"N = {n}")
             theory = map_variance(n, dimensions) * (dimensions if scaling == "sqrt" else 1)

@@ -46,7 +46,7 @@ def space(results: Sequence[Result], folder: Path) -> Path:
     figure, axes = drawing.new_figure(lines, _COLUMNS, width=2.5, height=2.0, sharex=True, sharey=True)
     panels = [axis for line in axes for axis in line]
     for axis, (name, prediction) in zip(panels, predictions.items()):
-        axis.plot(grid, prediction, color="#c8372d")
+        axis.plot(grid, prediction, color=drawing.RED)
         axis.plot(x, values[name], "s" if name in DISCRIMINANTS else "o", color=drawing.INK, markersize=4)
         axis.set_title(name)
         axis.set_ylim(-2.2, 2.2)

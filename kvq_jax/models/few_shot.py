@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn import MLP, MultiHead, Ridge, choose, fourier_features
-from kvq_jax.ops import OPS, intention_weights
+from kvq_jax.nn import MLP, MultiHead, Ridge, choose, find_op, fourier_features, set_mean
+from kvq_jax.ops import intention_weights
 
 # The ops whose prediction is query @ weights, and the function that makes these weights.
 WEIGHTS = {"intention": intention_weights, "informer": functools.partial(intention_weights, form="informer")}
@@ -62,7 +62,7 @@ class IntentionRegressor(nn.Module):
         regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
         encode = MLP(self.key_features, activate_final=self.activate_final, kernel_init=self.kernel_init,
                      bias_init=self.bias_init, name="key_encoder")
-        op = choose(OPS, self.op, "op")
+        op = find_op(self.op)
         ridge = Ridge(op, self.alpha_kind, self.alpha, name="ridge")(context_x, context_y, mask=context_mask)
         options = dict(ridge, mask=context_mask)
 
@@ -118,7 +118,7 @@ class AttentionRegressor(nn.Module):
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         encode = MLP(self.key_features, activate_final=self.activate_final, **inits, name="key_encoder")
         value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context_y)
-        op = choose(OPS, self.op, "op")
+        op = find_op(self.op)
         ridge = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")
         options = ridge(context_x, context_y, mask=context_mask)
         attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
@@ -147,8 +147,7 @@ class NeuralProcessRegressor(nn.Module):
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         encode = MLP(self.encoder_features, activate_final=self.activate_final, **inits, name="encoder")
         points = encode(context_x, context_y)
-        any_query = jnp.zeros((*points.shape[:-2], 1, points.shape[-1]), points.dtype)
-        mean = OPS["uniform"](any_query, points, points, mask=context_mask)  # [..., 1, 16]
+        mean = set_mean(points, context_mask)  # [..., 1, 16]
         return MLP((*self.decoder_features, context_y.shape[-1]), **inits, name="decoder")(mean, target_x)
 
 

@@ -9,12 +9,11 @@ disagree or a name is unknown.
 """
 import functools
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn import MLP, Alpha, MultiHead, choose
-from kvq_jax.ops import OPS, intention_weights, uniform_attention
+from kvq_jax.nn import MLP, Alpha, MultiHead, find_op, set_mean
+from kvq_jax.ops import intention_weights
 
 
 class IntentionWeights(nn.Module):
@@ -65,10 +64,10 @@ class AttentionWeights(nn.Module):
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         leaky = functools.partial(nn.leaky_relu, negative_slope=self.slope)
         encoded = {name: leaky(MLP((self.latent,), **inits, name=f"{name}_encoder")(x, y)) for name in ("query", "key", "value")}
-        attend = MultiHead(self.num_heads, self.latent, choose(OPS, self.op, "op"), scaling=self.scaling, **inits,
+        attend = MultiHead(self.num_heads, self.latent, find_op(self.op), scaling=self.scaling, **inits,
                            name="attention")
         hidden = leaky(attend(**encoded, mask=mask))
-        return MLP((x.shape[-1],), **inits, name="decoder")(masked_mean(hidden, mask))
+        return MLP((x.shape[-1],), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
 
 
 class NeuralProcessWeights(nn.Module):
@@ -83,7 +82,7 @@ class NeuralProcessWeights(nn.Module):
         check_shapes(x, y, mask)
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         rows = MLP((self.latent,) * 2, **inits, name="encoder")(x, y)
-        return MLP((*(self.latent,) * 3, x.shape[-1]), **inits, name="decoder")(masked_mean(rows, mask))
+        return MLP((*(self.latent,) * 3, x.shape[-1]), **inits, name="decoder")(set_mean(rows, mask)[..., 0, :])
 
 
 class MLPWeights(nn.Module):
@@ -104,12 +103,6 @@ class MLPWeights(nn.Module):
         flat = rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
         features = (*(self.latent,) * 3, x.shape[-1])
         return MLP(features, kernel_init=self.kernel_init, bias_init=self.bias_init, name="decoder")(flat)
-
-
-def masked_mean(rows: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """rows [..., N, k] -> their mean [..., k] over the rows that mask [..., N] keeps; 0 where it keeps none."""
-    anybody = jnp.zeros((*rows.shape[:-2], 1, rows.shape[-1]), rows.dtype)
-    return uniform_attention(anybody, rows, rows, mask=mask)[..., 0, :]
 
 
 def check_shapes(x, y, mask):

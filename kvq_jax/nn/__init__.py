@@ -10,6 +10,7 @@ from kvq_jax.nn.multihead import SCALINGS, MultiHead
 from kvq_jax.nn.names import choose
 from kvq_jax.nn.np_former import FORMERS, Former, NPFormerLayer
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
+from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.positions import fourier_features
 from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS
 from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer
@@ -49,5 +50,6 @@ __all__ = [
     "find_op",
     "fourier_features",
     "merge_heads",
+    "set_mean",
     "split_heads",
 ]

@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.names import choose
-from kvq_jax.ops import uniform_attention
+from kvq_jax.nn.pooling import set_mean
 
 
 class AlphaKind(NamedTuple):
@@ -83,8 +83,7 @@ class Alpha(nn.Module):
 
     def _of_set(self, key, value, mask, start) -> jax.Array:
         """theta [..., *shape]."""
-        anybody = jnp.zeros((1, key.shape[-1]), key.dtype)
-        means = [uniform_attention(anybody, key, x, mask=mask)[..., 0, :] for x in (key, value)]
+        means = [set_mean(x, mask)[..., 0, :] for x in (key, value)]
         if self.features:
             means = [MLP(self.features, activate_final=True, name="hidden")(*means)]
         last = Linear(math.prod(self.shape), kernel_init=nn.initializers.zeros, bias_init=lambda fan_in: start, name="out")

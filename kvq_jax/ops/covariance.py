@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from kvq_jax.ops import linalg, regression
-from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.linalg import cross, matmul, transpose
 from kvq_jax.ops.regression import positive
 
 Array = jax.Array
@@ -218,7 +218,7 @@ def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_we
         root = regression.root(weight)
         if within:  # class means are outside the span of the rows, so that K'y is not rows' B for any B
             rows = root * (key - _own_mean(value, means, count, total))
-            w = regression.inverse_times(rows, matmul(transpose(key), each * labels), alpha, route)
+            w = regression.inverse_times(rows, cross(key, each * labels), alpha, route)
         else:  # a constant in y is invisible to centred keys, but alpha^-1 times as large as the rest in an N x N solve
             w = regression.weights(root * key, root * (labels - regression.mean(labels, weight)), alpha, route)
         own = (transpose(means) * w).sum(-2, keepdims=True)
@@ -243,7 +243,7 @@ def _classes(key: Array, value: Array, weight: Array) -> tuple[Array, Array, Arr
     """N_c [..., 1, C], N [..., 1, 1] and class means [..., C, d]."""
     member = weight * value
     count = member.sum(-2, keepdims=True)
-    return count, weight.sum(-2, keepdims=True), matmul(transpose(member), key) / transpose(positive(count))
+    return count, weight.sum(-2, keepdims=True), cross(member, key) / transpose(positive(count))
 
 
 def _weight(key: Array, weight: Array | None) -> Array:

@@ -48,7 +48,7 @@ def intention(query: Array, key: Array, value: Array, *, mask: Array | None = No
             'pinv' with any other alpha than 0.
     """
     pairs = masks.resolve(query, key, value, mask)
-    route = _checked_route(alpha, route, form)
+    route = checked_route(alpha, route, form)
     return _predict(routes.PREDICTIONS, query, key, value, pairs, alpha, route, form)
 
 
@@ -74,7 +74,7 @@ def sigma_intention(query: Array, key: Array, value: Array, *, mask: Array | Non
         ValueError: as `intention`.
     """
     pairs = masks.resolve(query, key, value, mask)
-    route = _checked_route(alpha, route, form)
+    route = checked_route(alpha, route, form)
     return _predict(routes.MAPS, query, key, value, pairs, alpha, route, form)
 
 
@@ -100,7 +100,7 @@ def intention_weights(key: Array, value: Array, *, mask: Array | None = None, al
     """
     nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
     pairs = masks.resolve(nobody, key, value, mask)
-    return _solve(routes.WEIGHTS, nobody, key, value, pairs, alpha, _checked_route(alpha, route, form), form)
+    return _solve(routes.WEIGHTS, nobody, key, value, pairs, alpha, checked_route(alpha, route, form), form)
 
 
 def informer(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 0.5,
@@ -121,7 +121,7 @@ def sigma_informer(query: Array, key: Array, value: Array, *, mask: Array | None
     return sigma_intention(query, key, value, mask=mask, alpha=alpha, route=route, form=form)
 
 
-def _checked_route(alpha: float | Array, route: str, form: str) -> str:
+def checked_route(alpha: float | Array, route: str, form: str) -> str:
     """The route to take; alpha = 0 leaves only one."""
     if route not in ROUTES:
         raise ValueError(f"unknown route {route!r}: expected one of {', '.join(ROUTES)}")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from kvq_jax.ops import linalg, masks, routes
-from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.linalg import cross, left, matmul, transpose
 
 Array = jax.Array
 
@@ -100,12 +100,12 @@ def inverse_times(rows: Array, right: Array, alpha: float | Array, route: str) -
     """
     if route == "pinv":
         inverse = linalg.pinv(rows)
-        return matmul(inverse, matmul(transpose(inverse), right))
+        return matmul(inverse, cross(inverse, right))
     if route == "auto":
         route = "primal" if rows.shape[-1] <= rows.shape[-2] else "dual"
     if route == "primal":
-        return linalg.solve(system(transpose(rows), alpha), right)
-    return (right - matmul(transpose(rows), linalg.solve(system(rows, alpha), matmul(rows, right)))) / alpha
+        return linalg.solve(system(left(rows), alpha), right)
+    return (right - cross(rows, linalg.solve(system(rows, alpha), matmul(rows, right)))) / alpha
 
 
 def system(rows: Array, alpha: float | Array) -> Array:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.attention import per_batch
-from kvq_jax.ops.intention import FORMS, _checked_route
-from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.intention import FORMS, checked_route
+from kvq_jax.ops.linalg import cross, matmul
 from kvq_jax.ops.streaming_fold import Stream
 
 Array = jax.Array
@@ -62,7 +62,7 @@ def intention_stream(query: Array | None = None, *, alpha: float | Array = 1e-3,
         ValueError: for a forgetting factor that is a number outside (0, 1].
     """
     def of(key, value, rows):
-        return matmul(transpose(rows(key)), key), matmul(transpose(key), rows(value))
+        return cross(rows(key), key), cross(key, rows(value))
 
     def read(state, given=None, *, alpha=alpha, form=form):
         return matmul(_chosen(given, query, state), weights(state, alpha=alpha, form=form))
@@ -95,7 +95,7 @@ def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge")
     Raises:
         ValueError: for an unknown form and for a number alpha that is out of range.
     """
-    if _checked_route(alpha, "primal", form) == "pinv":
+    if checked_route(alpha, "primal", form) == "pinv":
         return matmul(linalg.pinv(state.gram), state.cross)
     alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, state.gram.dtype)[..., None, None]
     factor, ridge = FORMS[form](alpha)
@@ -115,7 +115,7 @@ def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0
     Raises:
         ValueError: for a forgetting factor that is a number outside (0, 1].
     """
-    return _sums(LinearState, lambda d, k: ((d, k),), lambda key, value, rows: (matmul(transpose(key), rows(value)),),
+    return _sums(LinearState, lambda d, k: ((d, k),), lambda key, value, rows: (cross(key, rows(value)),),
                  lambda state, given=None: matmul(_chosen(given, query, state), state.cross), forgetting)
 
 

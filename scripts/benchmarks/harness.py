@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from configs.intention import sine
 from experiments.harness import timing
+from experiments.harness.launch import split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
 from experiments.harness.step import Program, make_program
@@ -38,7 +39,7 @@ def main() -> None:
 def make(seeds: int, chunk_steps: int) -> Program:
     """The program of the measured run."""
     config = sine.get_config(_ARG)
-    own = {key: value for key, value in config.evaluation.items() if key not in ("seed", "validation_batches", "untrained")}
+    _, own = split_evaluation(config.evaluation)
     return make_program(
         few_shot_regression.build(config, own, None),
         build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),

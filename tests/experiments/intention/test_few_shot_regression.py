@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from configs.intention import pixels, sine
+from experiments.harness.launch import split_evaluation
 from experiments.harness.errors import ConfigError
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.step import make_init, make_step
@@ -13,7 +14,7 @@ from kvq_jax.models import FEW_SHOT_REGRESSORS
 
 
 def experiment(config, **evaluation):
-    own = {key: value for key, value in config.evaluation.items() if key not in ("seed", "validation_batches", "untrained")}
+    _, own = split_evaluation(config.evaluation)
     return few_shot_regression.build(config, own | evaluation, None)
 
 

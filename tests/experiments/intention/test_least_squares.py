@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from configs.intention import scaling as config_file
+from experiments.harness.launch import split_evaluation
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.results import Result
 from experiments.intention import least_squares, scaling
@@ -52,7 +53,7 @@ def test_with_fewer_points_than_dimensions_the_oracle_finds_the_part_that_the_po
 
 def build(arg, **evaluation):
     config = config_file.get_config(arg)
-    own = {key: value for key, value in config.evaluation.items() if key not in ("seed", "validation_batches", "untrained")}
+    _, own = split_evaluation(config.evaluation)
     return least_squares.build(config, own | evaluation, None)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from kvq_jax.models import WEIGHT_REGRESSORS, IntentionWeights
-from kvq_jax.models.weight_regressors import masked_mean
 
 N, D, S = 10, 3, 4
 each_model = pytest.mark.parametrize("name", WEIGHT_REGRESSORS)
@@ -116,13 +115,6 @@ def test_intention_represents_least_squares():
     }
     with jax.default_matmul_precision("highest"):
         np.testing.assert_allclose(model.apply({"params": params}, x, x @ w), w[..., 0], atol=2e-3)
-
-
-def test_masked_mean():
-    rows = jnp.array([[1.0, 2.0], [3.0, 6.0], [9.0, 9.0]])
-    close(masked_mean(rows, None), rows.mean(0))
-    close(masked_mean(rows, jnp.array([True, True, False])), [2.0, 4.0])
-    close(masked_mean(rows, jnp.zeros(3, bool)), [0.0, 0.0])
 
 
 @each_model
