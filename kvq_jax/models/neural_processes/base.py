@@ -1,0 +1,90 @@
+"""What every neural process is: a map from context points to a predictive distribution, and how it is trained and judged.
+
+    predictive = model.apply(variables, context, target_x, target_mask, key=key)
+    loss = model.apply(variables, context, target, key=key, method="loss")                          # [...]
+    value = model.apply(variables, context, target, key=key, method="log_likelihood")               # [...], per target
+
+Contexts and targets are `Points` with any leading dimensions, the same for both; a masked point is an absent point, and no
+context at all is allowed. Every number is of one task: the mean over a batch is the caller's.
+
+A model whose memory of the context has a constant size can be conditioned in parts, in any order, and then queried:
+
+    state = model.apply(variables, batch_shape, method="init_state")
+    state = model.apply(variables, state, more_context, method="update")
+    state = model.apply(variables, state, other_state, method="merge")
+    predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")      # = the first line
+"""
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+
+
+class Points(NamedTuple):
+    """Inputs with their outputs; None as mask: all points are there."""
+
+    x: jax.Array  # [..., n, dx]
+    y: jax.Array  # [..., n, dy]
+    mask: jax.Array | None = None  # [..., n], True = there
+
+
+def join(first: Points, second: Points) -> Points:
+    """The points of both, first those of `first`."""
+    if first.mask is None and second.mask is None:
+        mask = None
+    else:
+        mask = jnp.concatenate([whole_mask(first), whole_mask(second)], -1)
+    return Points(jnp.concatenate([first.x, second.x], -2), jnp.concatenate([first.y, second.y], -2), mask)
+
+
+def whole_mask(points: Points) -> jax.Array:
+    """The mask [..., n] of points, made where it is None."""
+    return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask
+
+
+class NeuralProcess(nn.Module):
+    """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
+
+    Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore it.
+    """
+
+    dim_y: int = 1
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """The predictive distribution at target_x [..., M, dx]; see kvq_jax.models.neural_processes.predictive for its kinds."""
+        raise NotImplementedError
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The training loss of each task, [...]: here the mean negative log-likelihood of the targets."""
+        return -self.log_likelihood(context, target, key=key)
+
+    def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """log p(target.y | context) / M of each task, [...]: summed over outputs, averaged over the targets there."""
+        prediction = self(context, target.x, target.mask, key=key)
+        total = predictive.log_prob(prediction, target.y, target.mask)
+        return total / predictive.count(target.mask, target.x.shape[-2])
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
+        """The state of no context, with leading dimensions `batch`. Raises ValueError if the model has no such state."""
+        raise self._no_state()
+
+    def update(self, state: Any, context: Points) -> Any:
+        """The state after more context; exact, in any order and any parts."""
+        raise self._no_state()
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of both contexts; associative and commutative."""
+        raise self._no_state()
+
+    def query(self, state: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+              key: jax.Array | None = None) -> Distribution:
+        """What `__call__` returns for all context in the state."""
+        raise self._no_state()
+
+    def _no_state(self) -> ValueError:
+        return ValueError(f"{type(self).__name__} has no state of constant size: give it the whole context at once")

@@ -1,0 +1,65 @@
+"""Predictive distributions of neural processes, and their log-likelihood at targets of which some are absent.
+
+Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
+
+    factorised  Independent(Normal)           batch [..., M], event [dy]
+    mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
+    joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
+"""
+import math
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from kvq_jax.nn import choose
+
+# Name -> (raw, floor) -> standard deviation. CNP to BANP publish softplus over 0.1, TNP to CMANP exp, or, where bounded,
+# softplus over 0.05.
+STD_MAPS = {
+    "softplus": lambda raw, floor: floor + (1 - floor) * jax.nn.softplus(raw),
+    "exp": lambda raw, floor: floor + jnp.exp(raw),
+}
+
+
+def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.Array]:
+    """raw [..., 2 dy] -> mean and standard deviation [..., dy]. Raises ValueError for an unknown std_map."""
+    mean, raw_std = jnp.split(raw, 2, axis=-1)
+    return mean, choose(STD_MAPS, std_map, "std_map")(raw_std, floor)
+
+
+def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
+    """Independent normals: mean and std [..., M, dy]."""
+    return dist.Normal(mean, std).to_event(1)
+
+
+def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
+    """Equal weights on K factorised distributions, mixed in each point: mean and std [K, ..., M, dy]."""
+    mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
+    return dist.MixtureSameFamily(dist.Categorical(logits=jnp.zeros(mean.shape[:-1])), factorised(mean, std))
+
+
+def is_joint(predictive: dist.Distribution, y: jax.Array) -> bool:
+    """Whether a distribution of y [..., M, dy] is one over all targets together."""
+    return predictive.batch_shape == y.shape[:-2]
+
+
+def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:
+    """log p(y [..., M, dy]) over the targets that mask [..., M] keeps, [...]: a sum over points, or the joint density.
+
+    A joint distribution holds each absent target as independent, with variance 1: its density is divided out.
+    """
+    if not is_joint(predictive, y):
+        of_point = predictive.log_prob(y)
+        return jnp.sum(of_point if mask is None else jnp.where(mask, of_point, 0), -1)
+    flat = y.reshape(*y.shape[:-2], -1)
+    if mask is None:
+        return predictive.log_prob(flat)
+    there = jnp.repeat(mask, y.shape[-1], axis=-1)
+    absent = jnp.sum(~there, -1)
+    return predictive.log_prob(jnp.where(there, flat, predictive.mean)) + absent * 0.5 * math.log(2 * math.pi)
+
+
+def count(mask: jax.Array | None, points: int) -> jax.Array | int:
+    """How many of `points` a mask [..., points] keeps, [...]; at least 1, to divide by."""
+    return max(points, 1) if mask is None else jnp.maximum(jnp.sum(mask, -1), 1)

@@ -1,0 +1,65 @@
+"""From the parameter names of the published PyTorch code to ours.
+
+Each family of models lists its renamings as (pattern, path or paths): a regular expression for a module of the published
+code, and the path of ours, with '/' between levels. More than one path: the rows of the tensor are split evenly over
+them (a fused in_proj). The tensor's own name follows from its shape and kind: `weight` of two dimensions is a kernel,
+transposed; of one dimension, the scale of a LayerNorm; `bias` and free parameters keep their names.
+"""
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+Renaming = tuple[str, str | tuple[str, ...]]
+
+
+def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Renaming], expected) -> dict:
+    """The parameter tree of a model from published tensors.
+
+    Args:
+      tensors: published name -> array.
+      renamings: the first pattern that matches a name without its last part wins.
+      expected: the model's own tree of parameters, or of their shapes (jax.eval_shape of init).
+
+    Returns:
+      A tree like `expected`, with the arrays' values and dtypes.
+
+    Raises:
+      ValueError: naming each tensor that has no place, each parameter that gets none or two, and each shape that differs.
+    """
+    wanted = {"/".join(path): tuple(leaf.shape) for path, leaf in flatten_dict(expected).items()}
+    found, problems = {}, []
+    for name, tensor in tensors.items():
+        paths = _paths(name, tensor.ndim, renamings)
+        if paths is None:
+            problems.append(f"{name}: unknown name")
+            continue
+        for path, part in zip(paths, np.split(tensor, len(paths))):
+            part = part.T if path.endswith("/kernel") else part
+            if path not in wanted:
+                problems.append(f"{name}: the model has no {path}")
+            elif path in found:
+                problems.append(f"{name}: {path} is given twice")
+            elif part.shape != wanted[path]:
+                problems.append(f"{name}: shape {part.shape} where {path} has {wanted[path]}")
+            found[path] = part
+    problems += [f"{path}: no tensor" for path in wanted if path not in found]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return unflatten_dict({tuple(path.split("/")): array for path, array in found.items()})
+
+
+def _paths(name: str, ndim: int, renamings: Sequence[Renaming]) -> list[str] | None:
+    """The paths of the parameters that the tensor `name` fills; None for an unknown name."""
+    module, _, own = name.rpartition(".")
+    if own.startswith("in_proj_"):
+        own = own.removeprefix("in_proj_")
+        module += ".in_proj"
+    leaf = {("weight", 2): "kernel", ("weight", 1): "scale"}.get((own, ndim), own)
+    for pattern, replacement in renamings:
+        match = re.fullmatch(pattern, module)
+        if match:
+            replacements = (replacement,) if isinstance(replacement, str) else replacement
+            return ["/".join(filter(None, (match.expand(each), leaf))) for each in replacements]
+    return None
