@@ -14,6 +14,8 @@ THREADED = 1024
 LEAF, BASE = 64, 32
 # Of a product a'b with fewer columns than this, b is the one to transpose.
 NARROW = 16
+# A Gram matrix of this many rows or more is made of blocks, so that only one of two equal blocks is multiplied out.
+BLOCKED = 1024
 
 
 def dtypes(*arrays: Array) -> tuple[jnp.dtype, jnp.dtype]:
@@ -45,7 +47,12 @@ def matmul(a: Array, b: Array) -> Array:
 
 def gram(rows: Array) -> Array:
     """rows rows', [..., n, m] -> [..., n, n]."""
-    return matmul(rows, transpose(rows))
+    n = rows.shape[-2]
+    if n < BLOCKED:
+        return matmul(rows, transpose(rows))
+    first, second = rows[..., : n // 2, :], rows[..., n // 2 :, :]
+    below = matmul(second, transpose(first))
+    return jnp.concatenate([jnp.concatenate([gram(first), transpose(below)], -1), jnp.concatenate([below, gram(second)], -1)], -2)
 
 
 def solve(matrix: Array, rhs: Array) -> Array:

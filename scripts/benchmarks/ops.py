@@ -2,9 +2,13 @@
 
 Each cell times three jitted functions in turns (attention, Intention, attention, plain, ...), so that whatever else the
 machine does falls on all of them, and reports the median over turns of the ratio of neighbours. One column is the regression of
-the paper's experiments; with k = d and N = d, least squares has twice the products of attention, whatever the route. `plain` is the choice that
-the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and solve. On CPUs the library is
-OpenBLAS, whose threads stall where other processes share the cores: set OPENBLAS_NUM_THREADS=1 for a steady `plain`.
+the paper's experiments; with k = d and N = d, least squares has twice the products of attention, whatever the route. The grid has the
+widths of heads in use and contexts from a few points to thousands. Intention gains with N / d, where attention's N x N scores
+become a d x d system; its worst cases lie at N = d, where that system is as large as the scores and its factorisation, a third
+of the work, is a library call on one thread beside attention's products on all of them.
+
+`plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and solve. On
+CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set OPENBLAS_NUM_THREADS=1 for a steady `plain`.
 """
 import functools
 import itertools
@@ -20,7 +24,8 @@ from kvq_jax.ops import intention, softmax_attention
 
 Array = jax.Array
 
-_SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
+_POINTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+_WIDTHS = (16, 32, 64, 128, 256, 512)
 _TURNS, _BUDGET_S = 9, 0.5
 
 
@@ -71,11 +76,12 @@ def table(cells: Sequence[Cell], field: str) -> str:
     return "\n".join(lines + [f"{n:>5}" + "".join(f"{ratio[n, d]:>8.2f}" for d in columns) for n in rows])
 
 
-def main(sizes: Sequence[int] = _SIZES, turns: int = _TURNS, budget_s: float = _BUDGET_S) -> list[Cell]:
+def main(points: Sequence[int] = _POINTS, widths: Sequence[int] = _WIDTHS, turns: int = _TURNS, budget_s: float = _BUDGET_S) -> list[Cell]:
     """Measures both grids, prints their tables with their median and named worst case, and returns the cells.
 
     Args:
-      sizes: of N and of d.
+      points: each N.
+      widths: each d.
       turns: paired repeats in a cell.
       budget_s: seconds of timing in a cell.
 
@@ -84,7 +90,7 @@ def main(sizes: Sequence[int] = _SIZES, turns: int = _TURNS, budget_s: float = _
     """
     every = []
     for columns in ("1", "d"):
-        cells = [measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(sizes, sizes)]
+        cells = [measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(points, widths)]
         print(f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {jax.devices()[0].device_kind}")
         for field in ("intention", "plain"):
             print(f"\n{field}: {summary(cells, field)}\n{table(cells, field)}\n")

@@ -28,7 +28,7 @@ def test_problems_have_their_condition_number(kernel, condition):
 
 
 def test_the_grid_of_operators(capsys):
-    cells = ops.main(sizes=(4, 8), turns=1, budget_s=0)
+    cells = ops.main(points=(4, 8), widths=(4, 8), turns=1, budget_s=0)
     assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] and all(c.intention > 0 and c.plain > 0 for c in cells)
     printed = capsys.readouterr().out
     assert printed.count("median") == 4 and printed.count("N \\ d") == 4

@@ -19,6 +19,11 @@ def system(n, condition, seed=0):
     return (basis * np.logspace(0, -np.log10(condition), n)) @ basis.T
 
 
+def test_gram_in_blocks(x64):
+    rows = np.random.default_rng(0).normal(size=(kvq_linalg.BLOCKED + 1, 3))  # uneven halves
+    np.testing.assert_allclose(kvq_linalg.gram(jnp.asarray(rows)), rows @ rows.T, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("n", [1, 16, 17, 64, 100, 129, 300])   # one block, blocks, halves of uneven size
 def test_solves_in_float64(n, x64):
     matrix, rhs = system(n, 1e3), np.random.default_rng(1).normal(size=(n, 3))
