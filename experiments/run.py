@@ -15,6 +15,7 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "run folder; default runs/<paper
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _RESTART = flags.DEFINE_bool("restart", False, "start afresh; the old run folder is renamed, not deleted")
 _TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write TensorBoard event files (needs tensorboardX)")
+_WEIGHTS = flags.DEFINE_string("weights", None, "folder of weights (scripts.import_weights) to evaluate in place of a training")
 
 
 def main(argv: list[str]) -> int:
@@ -25,12 +26,12 @@ def main(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> None:
-    from experiments.harness import command_line, launch, placement, run_directory
+    from experiments.harness import command_line, launch, placement
 
     config = command_line.parse_config(argv, _CONFIG)
     placement.initialize_hosts()
-    path = Path(_WORKDIR.value) if _WORKDIR.value else run_directory.default_path(Path("runs"), config)
-    options = launch.Options(data_dir=_DATA_DIR.value, restart=_RESTART.value, tensorboard=_TENSORBOARD.value)
+    options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value)
+    path = Path(_WORKDIR.value) if _WORKDIR.value else None
     launch.launch(config, path, options, Console(quiet=not placement.is_writer()))
 
 

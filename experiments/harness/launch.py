@@ -9,14 +9,14 @@ import jax
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from experiments.harness import results
-from experiments.harness.errors import ConfigError
+from experiments.harness import results, weights
+from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
-from experiments.harness.loop import TrainSettings, train
+from experiments.harness.loop import Record, TrainSettings, train
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.placement import build_placement, device_name, is_writer, wait_for_all
-from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json
+from experiments.harness.placement import Placement, build_placement, device_name, is_writer, wait_for_all
+from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
 from experiments.harness.streams import stream
@@ -32,6 +32,7 @@ class Options:
     data_dir: str | None = None  # the folder of original archives
     restart: bool = False
     tensorboard: bool = False
+    weights: str | None = None  # a folder of weights to evaluate in place of a training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +44,8 @@ class EvaluationSettings:
     untrained: bool  # evaluate the initial parameters too
 
 
-def launch(config: ConfigDict, path: Path, options: Options, console: Console) -> results.Result:
-    """Trains and evaluates what `config` describes in the folder `path`, resuming what is there.
+def launch(config: ConfigDict, path: Path | None, options: Options, console: Console) -> results.Result:
+    """Trains and evaluates what `config` describes in the folder `path` (None: the config's own), resuming what is there.
 
     Raises:
       UserError: a bad config, missing or damaged data, a folder that cannot be used. Nothing has been written.
@@ -52,6 +53,10 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
     """
     module = _experiment_module(config)
     check_sections(config, (*_SECTIONS, *module.SECTIONS))
+    given = weights.load(Path(options.weights)) if options.weights else None
+    if given:
+        config = _with_weights(config, given)
+    path = path or default_path(Path("runs"), config)
     if not options.restart:
         check_ownership(path, config)
     if (path / "result.json").exists() and not options.restart:
@@ -78,7 +83,10 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
     wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
     reporter = {"console": console, "tensorboard": path / "tensorboard" if options.tensorboard else None}
-    state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
+    if given:
+        state, record = _given_state(program, settings, given, placement), Record()
+    else:
+        state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
     started = time.monotonic()
     phases = {"trained": state}
     if evaluation.untrained:
@@ -88,7 +96,7 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         "name": config.name,
         "axes": config.axes.to_dict(),
         "metrics": metrics,
-        "steps": settings.steps,
+        "steps": record.step,
         "seeds": settings.all_seeds.tolist(),
         "best_step": record.best_step,
         "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
@@ -106,6 +114,22 @@ def launch(config: ConfigDict, path: Path, options: Options, console: Console) -
         console.print(experiment.table([result]).terminal())
         console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
     return result
+
+
+def _with_weights(config: ConfigDict, given: weights.Weights) -> ConfigDict:
+    """The config of an evaluation of weights: their model, one seed, and what identifies them. Raises UserError."""
+    if given.model["name"] != config.model.name:
+        raise UserError(f"the weights are those of a {given.model['name']}, config.model is a {config.model.name}")
+    config = ConfigDict(config.to_dict() | {"model": given.model, "weights": given.digest})
+    config.train.seeds = 1
+    return config
+
+
+def _given_state(program: Program, settings: TrainSettings, given: weights.Weights, placement: Placement) -> TrainState:
+    """The state at step 0 with the given weights as its parameters. Raises UserError where they do not fit the model."""
+    state = program.init(settings.all_seeds)
+    params = weights.fit(jax.tree.map(lambda leaf: leaf[None], given.params), jax.eval_shape(lambda: state.params))
+    return state.replace(params=jax.device_put(params, placement.state))
 
 
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:

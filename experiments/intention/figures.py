@@ -105,7 +105,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     axes[0][0].legend()
     for index, (axis, count) in enumerate(zip(axes[0][1:], counts)):
         if result.config["data"] is None:
-            for phase in PHASES:
+            for phase in (phase for phase in PHASES if mse_by_count(result, phase)):
                 axis.plot(arrays["target_x"][0, :, 0], arrays[f"{phase}/prediction"][0, index, :, 0], **_line(model, phase))
             _draw_curve(axis, arrays, count)
         else:

@@ -12,6 +12,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from experiments.harness import weights
+
 ROOT = Path(__file__).parents[2]
 TINY = "--config=configs/intention/sine.py:model=neural_process,preset=tiny"
 FAST = ("--config.evaluation.counts=(1, 5)", "--config.evaluation.example_counts=(1, 5)")
@@ -55,6 +57,24 @@ def test_a_run_leaves_what_it_promises(finished):
     assert [row["step"] for row in rows] == [10, 20, 30, 40]
     assert ["validation_loss" in row for row in rows] == [False, True, False, True]
     assert json.loads((finished / "config.json").read_text()) == result["config"]
+
+
+def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
+    latest = ocp.CheckpointManager(finished / "checkpoints" / "latest")
+    state = latest.restore(latest.latest_step(), args=ocp.args.Composite(state=ocp.args.StandardRestore()))["state"]
+    first_seed = jax.tree.map(lambda leaf: leaf[0], state["params"])
+    model = json.loads((finished / "config.json").read_text())["model"]
+    weights.save(tmp_path / "weights", model, first_seed)
+    folders = ("--weights", str(tmp_path / "weights"), "--workdir", str(tmp_path / "run"))
+    arguments = (TINY, *FAST, "--config.evaluation.untrained=False", *folders)
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    kept, ours = (json.loads((folder / "result.json").read_text()) for folder in (finished, tmp_path / "run"))
+    assert ours["steps"] == 0 and ours["config"]["weights"] != kept["config_hash"]
+    np.testing.assert_allclose(ours["metrics"]["trained/mse@5"]["mean"], kept["metrics"]["trained/mse@5"]["seeds"][0], rtol=1e-5)
+    first_seed["decoder"]["layer_0"]["kernel"] = first_seed["decoder"]["layer_0"]["kernel"][:, :3]
+    weights.save(tmp_path / "weights", model, first_seed)
+    assert "decoder/layer_0/kernel has shape" in run(*arguments, "--restart").stderr
 
 
 def test_a_second_start_says_so_and_does_nothing(finished):
