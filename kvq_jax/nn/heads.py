@@ -51,13 +51,13 @@ def split_heads(x: jax.Array, num_heads: int) -> jax.Array:
     """
     if x.shape[-1] % num_heads:
         raise ValueError(f"{num_heads} heads do not divide a width of {x.shape[-1]}")
-    return jnp.swapaxes(x.reshape(*x.shape[:-1], num_heads, -1), -2, -3)
+    return jnp.swapaxes(x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads), -2, -3)
 
 
 def merge_heads(x: jax.Array) -> jax.Array:
     """[..., H, N, d] -> [..., N, H d], the inverse of `split_heads`."""
     x = jnp.swapaxes(x, -2, -3)
-    return x.reshape(*x.shape[:-2], -1)
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
 def mask_of_heads(mask: jax.Array | None, key: jax.Array) -> jax.Array | None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from kvq_jax.nn.heads import attend
@@ -29,7 +30,12 @@ class MultiHead(nn.Module):
     `head_features` is the width of one head (Haiku's key_size) and the heads' widths add up. With no key left, the heads
     are zero and the output is the bias of the last layer.
 
-    Raises ValueError if a name is unknown, or if out_features is given where there is no output layer.
+    Keys may also arrive in parts, as flax.linen.MultiHeadDotProductAttention has it for decoding: with `position`, projected
+    keys and values are written into rows position, position + 1, ... of the variables cached_key and cached_value, whose number
+    of rows is that of the mask, and the op sees all rows that the mask keeps.
+
+    Raises ValueError if a name is unknown, if out_features is given where there is no output layer, or for a position
+    without a mask.
     """
 
     num_heads: int
@@ -41,10 +47,11 @@ class MultiHead(nn.Module):
     use_output: bool = True  # False: the concatenated heads themselves, without W_o
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
+    projection_init: KernelInit | None = None  # of query, key and value; None: kernel_init
 
     @nn.compact
     def __call__(self, query: jax.Array, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None,
-                 **options) -> jax.Array:
+                 position: jax.Array | int | None = None, **options) -> jax.Array:
         """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out_features].
 
         `options` go to the op.
@@ -52,12 +59,23 @@ class MultiHead(nn.Module):
         full_width = self.num_heads * self.head_features
         if not self.use_output and self.out_features is not None:
             raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")
-        linear = functools.partial(
-            Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        linear = functools.partial(Linear, use_bias=self.use_bias, bias_init=self.bias_init)
+        projection = functools.partial(linear, full_width, kernel_init=self.projection_init or self.kernel_init)
 
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
-        query, key, value = (linear(full_width, name=n)(x) for n, x in (("query", query), ("key", key), ("value", value)))
+        query, key, value = (projection(name=n)(x) for n, x in (("query", query), ("key", key), ("value", value)))
+        if position is not None:
+            if mask is None:
+                raise ValueError("with a position give a mask: it says how many rows the cache has, and which are there")
+            key = self._cached("cached_key", key, mask.shape[-1], position)
+            value = self._cached("cached_value", value, mask.shape[-1], position)
         output = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **options)
         if not self.use_output:
             return output
-        return linear(self.out_features or full_width, name="out")(output)
+        return linear(self.out_features or full_width, kernel_init=self.kernel_init, name="out")(output)
+
+    def _cached(self, name: str, rows: jax.Array, size: int, position: jax.Array | int) -> jax.Array:
+        """All `size` rows of a variable, after the new ones are written at `position`."""
+        cache = self.variable("cache", name, lambda: jnp.zeros((*rows.shape[:-2], size, rows.shape[-1]), rows.dtype))
+        cache.value = jax.lax.dynamic_update_slice_in_dim(cache.value, rows, position, axis=-2)
+        return cache.value

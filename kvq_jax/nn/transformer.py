@@ -3,6 +3,7 @@ import functools
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from kvq_jax.nn.heads import Op, Ridge, find_op
@@ -15,6 +16,15 @@ NORMS = {
     "post": lambda x, branch, norm: norm(x + branch(x)),  # Vaswani et al. 2017; Garnelo and Czarnecki 2023, Appendix 8
     "pre": lambda x, branch, norm: x + branch(norm(x)),
     "none": lambda x, branch, norm: x + branch(x),
+}
+
+# Name -> (kernel_init, bias_init of the layer) -> those of its heads.
+HEADS_INITS = {
+    "layer": lambda kernel_init, bias_init: dict(kernel_init=kernel_init, bias_init=bias_init),
+    # PyTorch's nn.MultiheadAttention: Glorot's uniform over the fused [d, 3 d] projection, and zero biases.
+    "fused": lambda kernel_init, bias_init: dict(
+        kernel_init=kernel_init, bias_init="zeros",
+        projection_init=nn.initializers.variance_scaling(0.5, "fan_avg", "uniform")),
 }
 
 
@@ -38,19 +48,19 @@ class ResidualLayer(nn.Module):
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
 
-    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+    def mix(self, x: jax.Array, mask: jax.Array | None, **options) -> jax.Array:
         """x [..., N, d], mask [..., N], [..., N, N] or None -> [..., N, d]."""
         raise NotImplementedError
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
-        """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]."""
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True, **options) -> jax.Array:
+        """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` are those of `mix`."""
         add = choose(NORMS, self.norm, "norm")
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
         feed_forward = MLP((self.hidden, x.shape[-1]), self.activation, kernel_init=self.kernel_init,
                            bias_init=self.bias_init, name="feed_forward")
-        x = add(x, lambda x: drop(self.mix(x, mask)), layer_norm(name="norm_mix"))
+        x = add(x, lambda x: drop(self.mix(x, mask, **options)), layer_norm(name="norm_mix"))
         return add(x, lambda x: drop(feed_forward(x)), layer_norm(name="norm_feed_forward"))
 
 
@@ -75,13 +85,59 @@ class TransformerLayer(ResidualLayer):
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS; Appendix 8 has 'none'
     alpha_kind: str | None = None
     alpha: float = 0.5
+    heads_init: str = "layer"  # a name of HEADS_INITS
 
-    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+    def mix(self, x: jax.Array, mask: jax.Array | None, *, num_keys: int | None = None,
+            position: jax.Array | int | None = None) -> jax.Array:
+        """As the layer's; num_keys and position: see below.
+
+        Args:
+            x: [..., N, d].
+            mask: [..., n] or [..., N, n] over the keys.
+            num_keys: only the first n elements are keys; None: all. The others see them, and are seen by nobody.
+            position: keys arrive in parts: see kvq_jax.nn.MultiHead; n is then the number of rows of its cache.
+        """
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         embedded = x
         if self.embed_features is not None:
             embedded = nn.relu(Linear(self.embed_features, **inits, name="embed")(x))
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(embedded, embedded, mask=mask)
-        heads = MultiHead(self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **inits,
+        keys = embedded[..., :num_keys, :]
+        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(keys, keys, mask=mask)
+        heads_inits = choose(HEADS_INITS, self.heads_init, "heads_init")(self.kernel_init, self.bias_init)
+        heads = MultiHead(self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **heads_inits,
                           name="heads")
-        return heads(embedded, embedded, embedded, mask=mask, **ridge)
+        return heads(embedded, keys, keys, mask=mask, position=position, **ridge)
+
+
+class TransformerEncoder(nn.Module):
+    """A stack of layers as PyTorch's nn.TransformerEncoder has them: post-norm, ReLU, its initialisation; here over any op.
+
+    The heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
+    PyTorch, where they are deep copies of one.
+
+    Raises ValueError if a name is unknown, or num_heads does not divide the width.
+    """
+
+    num_layers: int = 6
+    num_heads: int = 4
+    hidden: int = 128
+    op: Op = "softmax"
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    copy_layers: bool = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, **options) -> jax.Array:
+        """x [..., N, features] -> [..., N, features]; `options` are those of TransformerLayer, such as mask."""
+        if x.shape[-1] % self.num_heads:
+            raise ValueError(f"num_heads={self.num_heads} does not divide features={x.shape[-1]}")
+        build = functools.partial(
+            TransformerLayer, self.hidden, num_heads=self.num_heads, head_features=x.shape[-1] // self.num_heads, op=self.op,
+            alpha_kind=self.alpha_kind, alpha=self.alpha, kernel_init="fan_in_uniform", bias_init="fan_in_uniform",
+            heads_init="fused")
+        for index in range(self.num_layers):
+            x = build(name=f"layer_{index}")(x, **options)
+            if index and self.copy_layers and self.is_initializing():
+                first = self.get_variable("params", "layer_0")
+                self.put_variable("params", f"layer_{index}", jax.tree.map(jnp.copy, first))
+        return x

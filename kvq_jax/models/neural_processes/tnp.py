@@ -1,0 +1,295 @@
+"""Transformer neural processes (Nguyen and Grover 2022, arXiv 2207.04179): TNP-D, TNP-A and TNP-ND.
+
+Context and targets are one sequence of tokens: a point is (x, y), a target (x, 0), and one MLP embeds both. In every layer
+all tokens attend to the context; targets do not attend to themselves either: what they know of their x is in the residual.
+Options are those of the released code (TNP-pytorch); defaults are its one-dimensional regression's.
+"""
+import jax
+import jax.numpy as jnp
+from jax import lax
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
+from kvq_jax.nn import MLP, choose
+from kvq_jax.nn.covariance_head import CovarianceHead
+from kvq_jax.nn.heads import Op
+from kvq_jax.nn.transformer import TransformerEncoder
+
+
+class TransformerProcess(NeuralProcess):
+    """What the family shares: the embedder and the encoder.
+
+    `op` stands in for the attention of the encoder; the ridge of an op that has one is `alpha`, for each head, of the kind
+    `alpha_kind`. The loss replaces each output of the context by N(0, 1) with probability `drop_y` (published for the wheel
+    bandit: 0.5). copy_layers: see kvq_jax.nn.transformer.TransformerEncoder.
+
+    Raises ValueError if a name is unknown, num_heads does not divide features, or something is to be drawn without a key.
+    """
+
+    features: int = 64
+    embed_depth: int = 4
+    hidden: int = 128  # of each layer's feed-forward and of the predictor
+    num_heads: int = 4
+    num_layers: int = 6
+    op: Op = "softmax"
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    copy_layers: bool = True
+    drop_y: float = 0.0
+
+    def setup(self):
+        self.embedder = MLP((self.features,) * self.embed_depth, kernel_init="fan_in_uniform")
+        self.encoder = TransformerEncoder(
+            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers)
+
+    def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Encodings of the context [..., N, features] and of the targets [..., M, features]."""
+        tokens = self.embed(context, unknown(target_x, self.dim_y))
+        size = context.x.shape[-2]
+        encoded = self.encoder(tokens, mask=context.mask, num_keys=size)
+        return encoded[..., :size, :], encoded[..., size:, :]
+
+    def embed(self, *parts: Points) -> jax.Array:
+        """Tokens [..., n, features] of all points, in order."""
+        x, y = (jnp.concatenate(arrays, -2) for arrays in zip(*((part.x, part.y) for part in parts)))
+        return self.embedder(x, y)
+
+    def dropped(self, context: Points, key: jax.Array | None) -> Points:
+        """The context as the loss shows it to the encoder: see `drop_y`."""
+        if not self.drop_y:
+            return context
+        which, noise = jax.random.split(_needed(key, "drop_y"))
+        drop = jax.random.bernoulli(which, self.drop_y, context.y.shape)
+        return context._replace(y=jnp.where(drop, jax.random.normal(noise, context.y.shape, context.y.dtype), context.y))
+
+
+def unknown(x: jax.Array, dim_y: int) -> Points:
+    """Points at x [..., M, dx] with zeros for outputs."""
+    return Points(x, jnp.zeros((*x.shape[:-1], dim_y), x.dtype))
+
+
+def _needed(key: jax.Array | None, purpose: str) -> jax.Array:
+    if key is None:
+        raise ValueError(f"{purpose} draws random numbers: give a key")
+    return key
+
+
+# Name -> (context, targets) -> the points that the loss is the mean over. 'all' is published for the wheel bandit.
+LOSS_POINTS = {"targets": lambda context, target: target, "all": join}
+
+
+class MarginalProcess(TransformerProcess):
+    """TNP-D and TNP-A: a predictor reads a normal distribution for each point from its encoding.
+
+    `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published; for bounded deviations (EMNIST) 'softplus'
+    and 0.05. A model defines `judged`.
+    """
+
+    std_map: str = "exp"  # a name of predictive.STD_MAPS
+    std_floor: float = 0.0
+    loss_points: str = "targets"  # a name of LOSS_POINTS
+
+    def setup(self):
+        super().setup()
+        self.predictor = MLP((self.hidden, 2 * self.dim_y), kernel_init="fan_in_uniform")
+
+    def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
+        """The encodings of context [..., N, features] and targets [..., M, features] that their outputs are judged by."""
+        raise NotImplementedError
+
+    def taught(self, target: Points, key: jax.Array | None) -> Points:
+        """The targets as the loss shows them to `judged`."""
+        return target
+
+    def moments(self, encoded: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Encodings [..., features] -> mean and standard deviation [..., dim_y]."""
+        return predictive.moments(self.predictor(encoded), self.std_map, self.std_floor)
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The mean negative log-likelihood of the targets, or with loss_points='all' of all points, [...]."""
+        keys = (None, None) if key is None else jax.random.split(key)
+        of_context, of_target = self.judged(self.dropped(context, keys[0]), self.taught(target, keys[1]))
+        points = choose(LOSS_POINTS, self.loss_points, "loss_points")
+        return -self._mean_log_prob(points(context._replace(x=of_context), target._replace(x=of_target)))
+
+    def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """log p(target.y | context) / M of each task, [...]."""
+        _, encoded = self.judged(context, target)
+        return self._mean_log_prob(target._replace(x=encoded))
+
+    def _mean_log_prob(self, points: Points) -> jax.Array:
+        """Of points whose x are encodings."""
+        prediction = predictive.factorised(*self.moments(points.x))
+        return predictive.log_prob(prediction, points.y, points.mask) / predictive.count(points.mask, points.y.shape[-2])
+
+
+class TNPD(MarginalProcess):
+    """TNP-D: each target on its own given the context. The predictive distribution is factorised."""
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """Independent(Normal) with batch [..., M], event [dim_y]."""
+        return predictive.factorised(*self.moments(self.encode(context, target_x)[1]))
+
+    def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
+        return self.encode(context, target.x)
+
+
+class TNPA(MarginalProcess):
+    """TNP-A: target by target, each given the context and the targets before it.
+
+    The sequence [C ; (x_t, y_t) ; (x_t, 0)] holds each target twice: all see C, the i-th (x_t, y_t) also those up to itself,
+    and the i-th (x_t, 0), from which the target is predicted, those before it. So one pass gives the likelihood of all
+    targets in the order given, for training and for judging; it depends on that order. The loss adds N(0, teacher_noise^2) to
+    y_t where it is seen (published with bounded deviations: 0.05).
+
+    Without the outputs, `samples` functions are drawn target by target, each in an order of its own if `permute`; the
+    predictive distribution is the mixture of what the samples predict for each target. This takes a key.
+    """
+
+    samples: int = 50
+    permute: bool = True
+    teacher_noise: float = 0.0
+
+    def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
+        size, total = context.x.shape[-2], target.x.shape[-2]
+        pairs = jnp.tril(jnp.ones((total, total), bool))
+        order = jnp.concatenate([jnp.zeros((size, total), bool), pairs, jnp.tril(pairs, -1)])
+        visible = jnp.concatenate([jnp.ones((size + 2 * total, size), bool), order], axis=-1)
+        there = jnp.concatenate([whole_mask(context), whole_mask(target)], axis=-1)
+        tokens = self.embed(context, target, unknown(target.x, self.dim_y))
+        encoded = self.encoder(tokens, mask=there[..., None, :] & visible, num_keys=size + total)
+        return encoded[..., :size, :], encoded[..., size + total:, :]
+
+    def taught(self, target: Points, key: jax.Array | None) -> Points:
+        if not self.teacher_noise:
+            return target
+        noise = jax.random.normal(_needed(key, "teacher_noise"), target.y.shape, target.y.dtype)
+        return target._replace(y=target.y + self.teacher_noise * noise)
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """A mixture of `samples` Independent(Normal), batch [..., M], event [dim_y]."""
+        if self.is_initializing():  # all parameters take part in one pass
+            return predictive.factorised(*self.moments(self.judged(context, unknown(target_x, self.dim_y))[1]))
+        _, mean, std = self.rollout(context, target_x, target_mask, key=key)
+        return predictive.mixture(mean, std)
+
+    def rollout(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                key: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Sampled outputs, and the mean and standard deviation each was drawn from: [samples, ..., M, dim_y], M as given.
+
+        The keys and values of what is seen stay in a cache, so that a target costs two tokens for each sample.
+        """
+        model, variables = self.unbind()
+        order_key, noise_key = jax.random.split(_needed(key, "a rollout of TNPA"))
+        size, (*batch, total, _) = context.x.shape[-2], target_x.shape
+        order = jnp.broadcast_to(jnp.arange(total), (self.samples, *batch, total))
+        if self.permute:
+            order = jax.random.permutation(order_key, order, axis=-1, independent=True)
+        target = Points(target_x, target_x[..., :0], target_mask)
+        x = jnp.take_along_axis(target.x[None], order[..., None], axis=-2)
+        there = jnp.take_along_axis(whole_mask(target)[None], order, axis=-1)
+
+        # Rows of the cache: the context, then what came before the first target (nothing), before the second, ...
+        seen = jnp.broadcast_to(whole_mask(context), (self.samples, *batch, size))
+        seen = jnp.concatenate([seen, jnp.zeros_like(there[..., :1]), there[..., :-1]], axis=-1)
+        _, cache = model.apply(variables, context, total, method="start", mutable="cache")
+        cache = jax.tree.map(lambda rows: jnp.broadcast_to(rows, (self.samples, *rows.shape)), cache)
+
+        def step(carry, index):
+            cache, last = carry
+            new_x = lax.dynamic_slice_in_dim(x, index, 1, axis=-2)
+            mask = seen & (jnp.arange(size + total) <= size + index)
+            (mean, std), cache = model.apply(
+                variables | cache, last, new_x, mask, size + index, method="advance", mutable="cache")
+            y = mean + std * jax.random.normal(jax.random.fold_in(noise_key, index), mean.shape, mean.dtype)
+            return (cache, Points(new_x, y.astype(x.dtype))), (y, mean, std)
+
+        nothing = unknown(jnp.zeros_like(x[..., :1, :]), self.dim_y)
+        _, drawn = lax.scan(step, (cache, nothing), jnp.arange(total))
+        back = jnp.argsort(order, axis=-1)[..., None]
+        return tuple(jnp.take_along_axis(jnp.moveaxis(rows[..., 0, :], 0, -2), back, axis=-2) for rows in drawn)
+
+    def start(self, context: Points, total: int) -> jax.Array:
+        """Caches the context, with room for `total` targets; returns its encoding."""
+        room = jnp.zeros((*context.x.shape[:-2], total), bool)
+        mask = jnp.concatenate([whole_mask(context), room], axis=-1)
+        return self.encoder(self.embed(context), mask=mask, position=0)
+
+    def advance(self, last: Points, x: jax.Array, mask: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Caches the point `last` in row `position`; mean and std [..., 1, dim_y] at x [..., 1, dx] given the rows in mask."""
+        tokens = self.embed(last, unknown(x, self.dim_y))
+        return self.moments(self.encoder(tokens, mask=mask, num_keys=1, position=position)[..., 1:, :])
+
+
+# Name -> (joint log density, number of targets, () -> squared error of the mean on the context) -> loss.
+OBJECTIVES = {
+    "joint": lambda joint, count, context_error: -joint,
+    "joint_and_context_error": lambda joint, count, context_error: context_error() - joint / count,
+}
+
+
+class TNPND(TransformerProcess):
+    """TNP-ND: one multivariate normal for all targets, by kvq_jax.nn.covariance_head.CovarianceHead.
+
+    The published loss is the joint negative log-likelihood of the targets, not divided by their number, so tasks with many
+    targets weigh more; `log_likelihood` divides by it. objective='joint_and_context_error', published for the wheel bandit
+    (with covariance='lowrank'), divides it and adds the squared error of the mean at the points of the context, summed over
+    outputs and averaged over points. The fields after `objective` are the head's.
+    """
+
+    objective: str = "joint"  # a name of OBJECTIVES
+    std_layers: int = 2
+    rank: int = 20
+    projector_depth: int = 4
+    diagonal_depth: int = 4
+    covariance: str = "cholesky"
+    bound: bool = False
+    jitter: float = 0.0
+
+    def setup(self):
+        super().setup()
+        self.head = CovarianceHead(
+            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
+            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
+            self.copy_layers)
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """A multivariate normal with batch [...] and event [M dim_y], index = target * dim_y + output."""
+        return self.head(self.encode(context, target_x)[1], target_mask)
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """See `objective`; [...]."""
+        of_context, of_target = self.encode(self.dropped(context, key), target.x)
+        joint = predictive.log_prob(self.head(of_target, target.mask), target.y, target.mask)
+
+        def context_error():
+            error = jnp.sum(jnp.square(self.head.mean(of_context) - context.y), -1)
+            error = error if context.mask is None else jnp.where(context.mask, error, 0)
+            return jnp.sum(error, -1) / predictive.count(context.mask, context.y.shape[-2])
+
+        count = predictive.count(target.mask, target.y.shape[-2])
+        return choose(OBJECTIVES, self.objective, "objective")(joint, count, context_error)
+
+
+def published_encoder(theirs: str, ours: str) -> list:
+    """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
+    layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
+    return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
+        (layer + name, path + place) for name, place in (
+            (r"self_attn\.out_proj", "heads/out"), ("linear1", "feed_forward/layer_0"), ("linear2", "feed_forward/layer_1"),
+            ("norm1", "norm_mix"), ("norm2", "norm_feed_forward"))]
+
+
+def published_mlp(theirs: str, ours: str, depth: int = 8) -> list:
+    """Renamings of Linear layers with ReLUs between them, in an nn.Sequential; groups of `theirs` may be used in `ours`."""
+    return [(rf"{theirs}\.{2 * index}", f"{ours}/layer_{index}") for index in range(depth)]
+
+
+# For kvq_jax.models.neural_processes.published: of the CovarianceHead of a model that names it `head`, and of all TNPs.
+PUBLISHED_HEAD = [*published_encoder("std_encoder", "head/std_encoder"),
+                  *published_mlp("(mean_net|projector|diag_net)", r"head/\1")]
+PUBLISHED = [*published_encoder("encoder", "encoder"), *published_mlp("(embedder|predictor)", r"\1"), *PUBLISHED_HEAD]

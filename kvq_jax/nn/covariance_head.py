@@ -1,0 +1,109 @@
+"""A head that predicts all targets jointly, one multivariate normal: TNP-ND, LBANP-ND and CMANP-AND."""
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op
+from kvq_jax.nn.mlp import MLP
+from kvq_jax.nn.names import choose
+from kvq_jax.nn.transformer import TransformerEncoder
+
+BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
+
+
+def cholesky(mean: jax.Array, factor: jax.Array, log_variance: Callable[[], jax.Array], there: jax.Array | None, bound: bool,
+             jitter: float) -> dist.Distribution:
+    """N(mean, L L') with L = tril(P P'); its diagonal |p_i|^2 or, bounded, 0.05 + 0.95 tanh |p_i|^2; then + jitter.
+
+    L L' is not P P', and changes with the order of the targets: no function of a set of targets.
+    """
+    diagonal = jnp.sum(jnp.square(factor), -1)
+    if bound:
+        diagonal = BOUND[0] + BOUND[1] * jnp.tanh(diagonal)
+    diagonal = diagonal + jitter
+    scale_tril = jnp.tril(factor @ jnp.swapaxes(factor, -1, -2), -1)
+    if there is not None:
+        scale_tril = jnp.where(there[..., :, None] & there[..., None, :], scale_tril, 0)
+        diagonal = jnp.where(there, diagonal, 1)
+    identity = jnp.eye(mean.shape[-1], dtype=mean.dtype)
+    return dist.MultivariateNormal(mean, scale_tril=scale_tril + diagonal[..., None] * identity)
+
+
+def low_rank(mean: jax.Array, factor: jax.Array, log_variance: Callable[[], jax.Array], there: jax.Array | None, bound: bool,
+             jitter: float) -> dist.Distribution:
+    """N(mean, P P' + diag(exp(log_variance) + jitter)), in O(M rank^2) by Woodbury's identity."""
+    if bound:
+        raise ValueError("bound limits the diagonal of a Cholesky factor: covariance='lowrank' has none")
+    variance = jnp.exp(log_variance()) + jitter
+    if there is not None:
+        factor, variance = jnp.where(there[..., None], factor, 0), jnp.where(there, variance, 1)
+    return dist.LowRankMultivariateNormal(mean, factor, variance)
+
+
+# Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter) -> distribution.
+COVARIANCES = {"cholesky": cholesky, "lowrank": low_rank}
+
+
+class CovarianceHead(nn.Module):
+    """Encodings of M targets -> a multivariate normal of their M dy outputs, index = target * dy + output.
+
+    Nguyen and Grover 2022, TNP (arXiv 2207.04179), TNP-ND. An MLP reads the mean of each target from its
+    encoding. A TransformerEncoder lets targets attend to one another, and an MLP makes `rank` numbers for each output: the
+    rows of P [M dy, rank]. Then one of COVARIANCES:
+
+        'cholesky'  Sigma = L L', L = tril(P P')            what all published regression results used
+        'lowrank'   Sigma = P P' + diag(exp(e))             e an MLP of the encodings
+
+    The text derives the low-rank form; the Cholesky form is of full rank, and depends on the order of the targets. `bound`
+    limits its diagonal to [0.05, 1), as published for EMNIST. No jitter is published; where Sigma grows, give some.
+
+    An absent target is independent of all others and has variance 1: see kvq_jax.models.neural_processes.predictive.log_prob.
+
+    Raises ValueError if a name is unknown, num_heads does not divide the width, or 'lowrank' is to be bounded.
+    """
+
+    dim_y: int = 1
+    features: int = 64
+    num_layers: int = 2
+    num_heads: int = 4
+    hidden: int = 128
+    rank: int = 20
+    projector_depth: int = 4
+    diagonal_depth: int = 4
+    covariance: str = "cholesky"  # a name of COVARIANCES
+    bound: bool = False
+    jitter: float = 0.0  # added to the diagonal of L, or of Sigma if 'lowrank'
+    op: Op = "softmax"
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    copy_layers: bool = True
+
+    def setup(self):
+        mlp = functools.partial(MLP, kernel_init="fan_in_uniform")
+        self.mean_net = mlp((self.hidden, self.dim_y))
+        self.std_encoder = TransformerEncoder(
+            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers)
+        self.projector = mlp((self.hidden,) * (self.projector_depth - 1) + (self.rank * self.dim_y,))
+        self.diag_net = mlp((self.hidden,) * (self.diagonal_depth - 1) + (self.dim_y,))  # has parameters if 'lowrank'
+
+    def __call__(self, targets: jax.Array, mask: jax.Array | None = None) -> dist.Distribution:
+        """Encodings of targets [..., M, features], mask [..., M] (True = there) -> batch [...], event [M dy]."""
+        if targets.shape[-1] != self.features:
+            raise ValueError(f"expected targets [..., M, {self.features}], got {targets.shape}")
+        build = choose(COVARIANCES, self.covariance, "covariance")
+
+        def of_outputs(rows, *width):  # [..., M, dy * width] -> [..., M dy, width]
+            return rows.reshape(*rows.shape[:-2], targets.shape[-2] * self.dim_y, *width)
+
+        factor = of_outputs(self.projector(self.std_encoder(targets, mask=mask)), self.rank)
+        there = None if mask is None else jnp.repeat(mask, self.dim_y, axis=-1)
+        return build(of_outputs(self.mean(targets)), factor, lambda: of_outputs(self.diag_net(targets)), there, self.bound,
+                     self.jitter)
+
+    def mean(self, targets: jax.Array) -> jax.Array:
+        """Encodings [..., M, features] -> means [..., M, dy]; each is of its own encoding only."""
+        return self.mean_net(targets)
