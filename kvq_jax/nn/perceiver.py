@@ -158,3 +158,35 @@ class PreNormGEGLU(nn.Module):
         """x [..., features] -> [..., features]."""
         normed = self.norm(x)
         return self.fn(normed) + choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)
+
+
+class PerceiverBlock(nn.Module):
+    """An attention and then a GEGLU, each as above: the unit of which encoders and decoders of LBANP and EQTNP are stacks.
+
+    `cross`: it attends to a context, else to its own input. Raises as `PerceiverAttention`.
+    """
+
+    features: int = 64
+    num_heads: int = 4
+    head_features: int = 16
+    hidden: int = 128  # of the GEGLU
+    cross: bool = False
+    op: Op = "softmax"
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    residual: str = "normalized"  # a name of PRENORM_RESIDUALS
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def setup(self):
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        attention = functools.partial(
+            PerceiverAttention, self.features, self.num_heads, self.head_features, self.op, self.scaling, self.alpha_kind,
+            self.alpha, **inits)
+        self.attention = PreNormAttention(attention, self.cross, self.residual)
+        self.feed_forward = PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), self.residual)
+
+    def __call__(self, x: jax.Array, context: jax.Array | None = None, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., M, features], context [..., N, b] if `cross`, mask as an op's -> [..., M, features]."""
+        return self.feed_forward(self.attention(x, context, mask=mask))

@@ -15,15 +15,18 @@ place may be any finite number. With no element left, the heads are zeros, and o
 """
 import dataclasses
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, attend
+from kvq_jax.nn.heads import Op, Ridge, attend, merge_heads, split_heads
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import SCALINGS
 from kvq_jax.nn.names import choose
+from kvq_jax.nn.perceiver import find_stream
+from kvq_jax.ops.streaming import Stream
 
 SET_FORMS = {
     "paper": dict(residual="paper", scaling="head", layer_norm=True, use_output=True, use_bias=False),
@@ -81,27 +84,62 @@ class MAB(SetBlock):
 
     in the paper's form; in the code's, O = W_q X + concatenate_h(op(s Q_h, K_h, V_h)), MAB(X, Y) = O + relu(W O).
 
-    Raises ValueError if a name is unknown, num_heads does not divide dim, shapes do not fit, or under residual='paper' X is
-    not dim wide.
+    The methods are the parts, for streaming: `pairs` of Y may arrive over time, in the state of `stream`, which is read at the
+    `heads` of any X, before `output`.
+
+    Raises ValueError if a name is unknown, num_heads does not divide dim, shapes do not fit, under residual='paper' X is
+    not dim wide, or from `stream` if the op has no state of constant size for queries yet to come.
     """
 
-    @nn.compact
-    def __call__(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-        """x [..., M, a], y [..., N, b], mask of the elements of y [..., N], or [..., M, N] -> [..., M, dim]."""
-        residual = choose(RESIDUALS, self.residual, "residual")
-        scale = choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
-        if self.residual == "paper" and x.shape[-1] != self.dim:
-            raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'")
+    def setup(self):
         linear = functools.partial(
             Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
-        layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else _no_norm
-        query, key, value = linear(name="query")(x), linear(name="key")(y), linear(name="value")(y)
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value, mask=mask)
-        heads = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **ridge)
-        if self.use_output:
-            heads = linear(name="out")(heads)
-        hidden = layer_norm(name="norm_heads")(residual(x, query) + heads)
-        return layer_norm(name="norm_rff")(hidden + self.rff("rff")(hidden))
+        layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else lambda: _same
+        self.query, self.key, self.value = linear(), linear(), linear()
+        self.ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,))
+        self.out = linear() if self.use_output else _same
+        self.norm_heads, self.norm_rff = layer_norm(), layer_norm()
+        self.row_wise = self.rff("rff")
+
+    def __call__(self, x: jax.Array, y: jax.Array, values: jax.Array | None = None, *,
+                 mask: jax.Array | None = None) -> jax.Array:
+        """x [..., M, a], y [..., N, b], mask of the elements of y [..., N], or [..., M, N] -> [..., M, dim].
+
+        `values` [..., N, c] are what the values are projected from, where that is not y.
+        """
+        query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
+        ridge = self.ridge(key, value, mask=mask)
+        return self._output(x, query, attend(self.op, self.num_heads, self._scale() * query, key, value, mask=mask, **ridge))
+
+    def heads(self, x: jax.Array) -> jax.Array:
+        """[..., M, a] -> scaled queries [..., H, M, d]."""
+        return split_heads(self._scale() * self.query(x), self.num_heads)
+
+    def pairs(self, y: jax.Array, values: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """y [..., N, b], and values [..., N, c] as above -> keys and values [..., H, N, d]."""
+        rows = (self.key(y), self.value(y if values is None else values))
+        return tuple(split_heads(x, self.num_heads) for x in rows)
+
+    def stream(self) -> Stream:
+        """The op as a stream whose queries come at `read`."""
+        make = find_stream(self.op)
+        if inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
+            raise ValueError(f"a state of {self.op} belongs to the queries it was made for: no constant size serves any query")
+        return make(**self.ridge())
+
+    def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
+        """What the stream reads [..., H, M, d] -> what `__call__` returns."""
+        return self._output(x, self.query(x), merge_heads(heads))
+
+    def _scale(self) -> float:
+        return choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
+
+    def _output(self, x, query, heads):
+        residual = choose(RESIDUALS, self.residual, "residual")(x, query)
+        if residual.shape[-1] != self.dim:
+            raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'")
+        hidden = self.norm_heads(residual + self.out(heads))
+        return self.norm_rff(hidden + self.row_wise(hidden))
 
 
 class SAB(SetBlock):
@@ -157,5 +195,5 @@ class PMA(SetBlock):
 points_init = jax.nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=0)
 
 
-def _no_norm(name: str):
-    return lambda x: x
+def _same(x):
+    return x

@@ -7,12 +7,17 @@
 Contexts and targets are `Points` with any leading dimensions, the same for both; a masked point is an absent point, and no
 context at all is allowed. Every number is of one task: the mean over a batch is the caller's.
 
-A model whose memory of the context has a constant size can be conditioned in parts, in any order, and then queried:
+What a model keeps of a context can be queried many times:
+
+    memory = model.apply(variables, context, key=key, method="remember")
+    predictive = model.apply(variables, memory, target_x, target_mask, key=key, method="query")     # = the first line
+
+A model whose memory has a constant size can be conditioned in parts, in any order:
 
     state = model.apply(variables, batch_shape, method="init_state")
     state = model.apply(variables, state, more_context, method="update")
     state = model.apply(variables, state, other_state, method="merge")
-    predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")      # = the first line
+    predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")
 """
 from typing import Any, NamedTuple
 
@@ -69,6 +74,13 @@ class NeuralProcess(nn.Module):
         total = predictive.log_prob(prediction, target.y, target.mask)
         return total / predictive.count(target.mask, target.x.shape[-2])
 
+    def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
+        """What `query` needs of a context: a state where there is one, else a memory that grows with the context.
+
+        Raises ValueError for a model that reads its context anew with each set of targets.
+        """
+        raise ValueError(f"{type(self).__name__} keeps nothing of a context: it reads it anew with each set of targets")
+
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`. Raises ValueError if the model has no such state."""
         raise self._no_state()
@@ -81,9 +93,9 @@ class NeuralProcess(nn.Module):
         """The state of both contexts; associative and commutative."""
         raise self._no_state()
 
-    def query(self, state: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+    def query(self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
               key: jax.Array | None = None) -> Distribution:
-        """What `__call__` returns for all context in the state."""
+        """What `__call__` returns for all context in the memory, a state or what `remember` gave."""
         raise self._no_state()
 
     def _no_state(self) -> ValueError:

@@ -1,0 +1,109 @@
+"""Bootstrapping neural processes: BNP and BANP (Lee et al. 2020, arXiv 2008.02956)."""
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import Points, join, whole_mask
+from kvq_jax.models.neural_processes.conditional import PUBLISHED
+from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder, need_key
+from kvq_jax.nn import set_mean
+
+__all__ = ["BANP", "BNP", "Draws", "PUBLISHED", "draw"]
+
+
+class Draws(NamedTuple):
+    """Which of the N context points stands in each of N places, for each of K bootstraps: indices [K, ..., N]."""
+
+    points: jax.Array  # for the first resampling, of pairs (x, y)
+    residuals: jax.Array  # for the second, of residuals
+
+
+def draw(key: jax.Array, samples: int, context: Points) -> Draws:
+    """Indices with replacement, uniform over the context points that are there."""
+    shape = context.x.shape[:-1]
+    mask = jnp.broadcast_to(whole_mask(context), shape)
+    count = predictive.count(mask, shape[-1])[..., None]
+    present = jnp.argsort(~mask, axis=-1, stable=True)  # the points that are there, in order, come first
+
+    def indices(key):
+        ranks = jax.random.randint(key, (samples, *shape), 0, count)
+        return jnp.take_along_axis(present[None], ranks, axis=-1)
+
+    return Draws(*map(indices, jax.random.split(key)))
+
+
+def resample(rows: jax.Array, indices: jax.Array) -> jax.Array:
+    """Rows of [..., N, d] or [K, ..., N, d] at indices [K, ..., N]: [K, ..., N, d]."""
+    return jnp.take_along_axis(jnp.broadcast_to(rows, (*indices.shape, rows.shape[-1])), indices[..., None], axis=-2)
+
+
+class BNP(EncoderDecoder):
+    """CNP whose decoder also sees, in each of K copies, a context with bootstrapped residuals.
+
+    (1) Resample the pairs (x, y) of the context; (2) from them predict mean and std at the context's own x; (3) resample the
+    residuals (y - mean) / std and centre them; (4) y~ = mean + std residual. The encoders' representations of (x, y~) are one
+    more input of the decoder. No gradient passes through (1) to (4). Draws from `key`: train_samples copies for the loss,
+    eval_samples for predictions.
+
+    The residuals need the whole context, so there is no state. Raises ValueError if a name is unknown, a depth leaves no
+    layer, or the key is missing.
+    """
+
+    train_samples: int = 4
+    eval_samples: int = 50
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """A mixture of eval_samples bootstraps; see NeuralProcess."""
+        return self.predict(context, target_x, draw(need_key(self, key), self.eval_samples, context))
+
+    def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
+        """What the encoders keep of the context, and of eval_samples bootstraps of it."""
+        draws = draw(need_key(self, key), self.eval_samples, context)
+        return super().remember(context), super().remember(self.bootstrap(context, draws))
+
+    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+              key: jax.Array | None = None) -> Distribution:
+        """See NeuralProcess; the draws are those of `remember`."""
+        representations, extra = (self.read(part, target_x) for part in memory)
+        return predictive.mixture(*self.decode(representations, target_x, extra))
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-mean log p_base - mean log mean_k p_k over the N + M points of context and target, [...]."""
+        return self.train_loss(context, target, draw(need_key(self, key), self.train_samples, context))
+
+    def predict(self, context: Points, target_x: jax.Array, draws: Draws) -> Distribution:
+        """`__call__` with given draws."""
+        return predictive.mixture(*self._bootstrapped(context, target_x, draws, self.encode(context, target_x)))
+
+    def train_loss(self, context: Points, target: Points, draws: Draws) -> jax.Array:
+        """`loss` with given draws."""
+        points = join(context, target)
+        representations = self.encode(context, points.x)
+        base = predictive.factorised(*self.decode(representations, points.x))
+        mixed = predictive.mixture(*self._bootstrapped(context, points.x, draws, representations))
+        total = sum(predictive.log_prob(each, points.y, points.mask) for each in (base, mixed))
+        return -total / predictive.count(points.mask, points.x.shape[-2])
+
+    def bootstrap(self, context: Points, draws: Draws) -> Points:
+        """K contexts with the x of the context and the y~ of steps (1) to (4), [K, ..., N]."""
+        shape = draws.points.shape
+        mask = None if context.mask is None else jnp.broadcast_to(context.mask, shape)
+        pairs = Points(resample(context.x, draws.points), resample(context.y, draws.points), mask)
+        mean, std = self.decode(self.encode(pairs, context.x), context.x)
+        residuals = resample((context.y - mean) / std, draws.residuals)
+        y = mean + std * (residuals - set_mean(residuals, mask))
+        return Points(jnp.broadcast_to(context.x, (*shape, context.x.shape[-1])), lax.stop_gradient(y), mask)
+
+    def _bootstrapped(self, context, target_x, draws, representations):
+        """Mean and standard deviation [K, ..., M, dy] of the bootstraps."""
+        extra = self.encode(self.bootstrap(context, draws), target_x)
+        return self.decode(representations, target_x, extra)
+
+
+class BANP(Attentive, BNP):
+    """BNP with cross-attention and self-attention, as CANP."""

@@ -1,0 +1,105 @@
+"""CMANP and CMANP-AND: the context in memory of constant size (Feng et al. 2023, CMANP, arXiv 2305.14567)."""
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import Points
+from kvq_jax.models.neural_processes.conditioning import in_blocks
+from kvq_jax.models.neural_processes.lbanp import PUBLISHED_FRAME, JointProcess, LevelProcess, published_branch
+from kvq_jax.nn import CMAB
+from kvq_jax.nn.heads import Op
+
+
+class CMANP(LevelProcess):
+    """Constant Memory Attentive Neural Process (Section 3.3): the decoder of LBANP on latents of Constant Memory Attention Blocks.
+
+    Only the first attention of each block sees the context, at queries that are parameters, so the context may come in parts:
+    see `update`. A state holds what those attentions keep, for each block; its size does not depend on the number of points,
+    and an update costs one embedding and one projection of the new points. All work among latents waits for a query.
+
+    `cross_op` (None: op) is the op of those attentions: cross_op='intention' makes the Intention CMANP. One without a state of
+    constant size, not in kvq_jax.ops.streaming.STREAMS, can only be given the whole context at once.
+    """
+
+    num_latents: int = 128  # L_I, the rows of a level
+    num_block_latents: int = 128  # L_B, in each block
+    cross_op: Op | None = None
+
+    def setup(self):
+        super().setup()
+        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
+        self.encoder = [CMAB(self.num_block_latents, cross_op=self.cross_op, **self.sizes()) for _ in range(self.num_layers)]
+
+    def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
+        """num_layers times latents [..., num_latents, features]."""
+        points = self.embedder(context.x, context.y)
+        return self._stack(lambda i, latents: self.encoder[i](latents, points, mask=context.mask))
+
+    def read(self, state: Any) -> Sequence[tuple[jax.Array, None]]:
+        """The levels of all context in the state."""
+        return self._stack(lambda i, latents: self.encoder[i].read(state[i], latents))
+
+    def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
+        """The state. Raises ValueError if `cross_op` has none of constant size."""
+        return self.update(self.init_state(context.x.shape[:-2]), context)
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
+        """The state of no context, one of the stream of `cross_op` for each block, with leading dimensions [*batch, num_heads].
+
+        Raises ValueError if that op has no state of constant size.
+        """
+        return tuple(block.init_state(batch) for block in self.encoder)
+
+    def update(self, state: tuple, context: Points) -> tuple:
+        """The state after more context (Sections 3.1.1 and 3.2); exact, in any order and any parts."""
+        points = self.embedder(context.x, context.y)
+        return tuple(block.update(part, points, mask=context.mask) for block, part in zip(self.encoder, state, strict=True))
+
+    def merge(self, state: tuple, other: tuple) -> tuple:
+        """The state of both contexts; associative and commutative."""
+        return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
+
+    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+              key: jax.Array | None = None) -> Distribution:
+        """See NeuralProcess."""
+        return self.predict(self.decode(self.read(memory), target_x), target_mask)
+
+    def _stack(self, block) -> Sequence[tuple[jax.Array, None]]:
+        levels, latents = [], self.latents
+        for i in range(self.num_layers):
+            latents = block(i, latents)
+            levels.append((latents, None))
+        return levels
+
+
+class CMANPAND(JointProcess, CMANP):
+    """CMANP-AND (Section 3.3.1): trained on one multivariate normal for all targets, judged on one for each block of targets.
+
+    Its log-likelihood follows the chain rule over blocks of `block_size` targets in the order given: each is predicted jointly
+    and then becomes context, with its true outputs, as the released code does it; the text says with samples, which is
+    kvq_jax.models.neural_processes.conditioning.sample. One block is CMANP-ND. The 5 is the paper's; the released code
+    never sets it.
+    """
+
+    block_size: int = 5
+
+    def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """sum over blocks of log p(block | context, blocks before it) / M of each task, [...]."""
+        def step(self, state, block):
+            prediction = self.query(state, block.x, block.mask)
+            return self.update(state, block), predictive.log_prob(prediction, block.y, block.mask)
+
+        state = self.update(self.init_state(context.x.shape[:-2]), context)
+        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+        _, of_block = scan(self, state, in_blocks(target, self.block_size))
+        return jnp.sum(of_block, 0) / predictive.count(target.mask, target.x.shape[-2])
+
+
+# For kvq_jax.models.neural_processes.published.
+PUBLISHED = [*PUBLISHED_FRAME, (r"encoder\.layers\.(\d+)", r"encoder_\1"),
+             *published_branch(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2")]

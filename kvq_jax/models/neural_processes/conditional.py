@@ -1,0 +1,34 @@
+"""Conditional neural processes: CNP (Garnelo et al. 2018, arXiv 1807.01613), and CANP, which adds attention."""
+import jax
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import Points, join
+from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
+
+PUBLISHED = renamings(enc1="encoder", enc2="pooling", dec="decoder")
+
+
+class CNP(Streamed):
+    """y* ~ N(decoder(pool_1(context), pool_2(context), x*)), independent at every target.
+
+    Trained on context and target points alike, as published. Raises as `EncoderDecoder`.
+    """
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """A factorised distribution; see NeuralProcess."""
+        return predictive.factorised(*self.decode(self.encode(context, target_x), target_x))
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-mean log p over the N + M points of context and target, [...]."""
+        return -self.log_likelihood(context, join(context, target))
+
+    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+              key: jax.Array | None = None) -> Distribution:
+        """See NeuralProcess."""
+        return predictive.factorised(*self.decode(self.read(memory, target_x), target_x))
+
+
+class CANP(Attentive, CNP):
+    """CNP with r = cross-attention(context, x*) and self-attention over the context before both."""

@@ -1,0 +1,195 @@
+"""Conditioning on a long context in constant memory, and sampling functions, with any neural process: functions of (model, variables).
+
+A model with a state of constant size is itself a stream of points, `as_stream`: what kvq_jax.ops.streaming can do with a
+stream (fold in chunks, all prefixes, merge over devices) can be done with the model.
+"""
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
+from kvq_jax.ops.streaming import Stream, fold, fold_made
+
+Array = jax.Array
+
+
+def as_stream(model: NeuralProcess, variables: Any) -> Stream:
+    """A model as a stream: `update(state, x, y, mask)` takes points, `read(state, target_x)` gives the predictive distribution."""
+    apply = functools.partial(model.apply, variables)
+    return Stream(
+        init=lambda dx, dy, *, batch=(): apply(batch, method="init_state"),
+        update=lambda state, x, y, mask=None: apply(state, Points(x, y, mask), method="update"),
+        merge=lambda state, other: apply(state, other, method="merge"),
+        read=lambda state, target_x: apply(state, target_x, method="query"),
+    )
+
+
+def has_state(model: NeuralProcess, variables: Any) -> bool:
+    """Whether the model has a state of constant size."""
+    try:
+        jax.eval_shape(lambda: model.apply(variables, (), method="init_state"))
+    except ValueError:  # the interface's way of saying no
+        return False
+    return True
+
+
+def condition(model: NeuralProcess, variables: Any, context: Points, chunk_size: int, *, state: Any = None) -> Any:
+    """The state after a long context, chunk by chunk: CMANP (Feng et al. 2023, arXiv 2305.14567), Section 3.1.2.
+
+    Each chunk is embedded inside the scan, so beside the points themselves it needs memory for one chunk only. The gradient
+    computes each chunk again and keeps at most one state per chunk.
+
+    Args:
+      model, variables: with a state of constant size.
+      context: [..., N, dx], [..., N, dy].
+      chunk_size: points in a chunk; the last may have fewer.
+      state: where to start; None: from no context.
+
+    Returns:
+      The state, with the leading dimensions of the context.
+
+    Raises:
+      ValueError: if the model has no state, chunk_size is not positive, or shapes do not fit.
+    """
+    stream = as_stream(model, variables)
+    if state is None:
+        state = stream.init(context.x.shape[-1], context.y.shape[-1], batch=context.x.shape[:-2])
+    return fold(stream, state, *context, chunk_size=chunk_size)
+
+
+def condition_made(model: NeuralProcess, variables: Any, make_chunk: Callable[[Array], Points], count: int, *,
+                   batch: tuple[int, ...] = (), state: Any = None) -> Any:
+    """The state after `count` chunks that are made inside the scan: memory does not depend on their number.
+
+    Args:
+      model, variables: with a state of constant size.
+      make_chunk: i (an int32 scalar) -> Points, for chunk i.
+      count: number of chunks.
+      batch: leading dimensions of the chunks.
+      state: where to start; None: from no context.
+
+    Returns:
+      The state.
+
+    Raises:
+      ValueError: if the model has no state, or shapes do not fit.
+    """
+    if state is None:
+        state = model.apply(variables, batch, method="init_state")
+
+    def masked(i):
+        points = make_chunk(i)
+        return points._replace(mask=whole_mask(points))
+
+    return fold_made(as_stream(model, variables), state, masked, count)
+
+
+def in_blocks(points: Points, size: int) -> Points:
+    """Points [..., M, d] as blocks [blocks, ..., size, d] in order, with a mask: the last is filled up with absent points.
+
+    Raises ValueError if size is not positive.
+    """
+    if size < 1:
+        raise ValueError(f"a block has at least 1 point, not {size}")
+    total = points.x.shape[-2]
+    size = min(size, max(total, 1))
+    fill = -total % size
+
+    def split(array, axis):
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (0, fill)
+        array = jnp.pad(array, widths)
+        axis %= array.ndim
+        return jnp.moveaxis(array.reshape(*array.shape[:axis], -1, size, *array.shape[axis + 1:]), axis, 0)
+
+    mask = jnp.broadcast_to(whole_mask(points), points.x.shape[:-1])
+    return Points(split(points.x, -2), split(points.y, -2), split(mask, -1))
+
+
+class Memory(NamedTuple):
+    """What has been seen, in whatever form: the two ways to let predictions become context."""
+
+    start: Any
+    query: Callable[[Any, Points, Array], Any]  # (memory, block, key) -> predictive distribution at block.x
+    absorb: Callable[[Any, Points, Array], Any]  # (memory, block, index of the block) -> memory
+
+
+def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Array, target_mask: Array | None = None, *,
+           key: Array, block_size: int, num_samples: int, use_state: bool | None = None) -> Array:
+    """Functions drawn block by block: each block of targets is drawn given the context and the blocks drawn before it.
+
+    With a joint predictive distribution and one block these are its samples; with a factorised one and blocks of one point,
+    the autoregressive samples of Bruinsma et al. 2023 (arXiv 2303.14468); in between, Section 3.3.1 of CMANP
+    (Feng et al. 2023, arXiv 2305.14567).
+
+    Args:
+      model, variables: any neural process.
+      context: [..., N, dx], [..., N, dy].
+      target_x: [..., M, dx], drawn in this order.
+      target_mask: [..., M]; an absent target is never conditioned on, and its sample means nothing.
+      key: of the draws, and of models that draw.
+      block_size: targets drawn at once.
+      num_samples: number of functions.
+      use_state: absorb draws by `update`, else by conditioning anew on a context that grows; None: by `update` if the
+        model has a state of constant size. The results are the same.
+
+    Returns:
+      [num_samples, ..., M, dy].
+
+    Raises:
+      ValueError: if block_size is not positive, use_state asks for a state that the model has not, or shapes do not fit.
+    """
+    if use_state is None:
+        use_state = has_state(model, variables)
+    targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
+    blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
+    memory = (_by_state if use_state else _by_context)(model, variables, context, blocks)
+    count = blocks.x.shape[0]
+
+    def draw(seen, step):
+        index, key, block = step
+        of_model, of_sample = jax.random.split(key)
+        y = memory.query(seen, block, of_model).sample(of_sample).reshape(block.y.shape).astype(block.y.dtype)
+        return memory.absorb(seen, block._replace(y=y), index), y
+
+    def one(key):
+        _, drawn = lax.scan(draw, memory.start, (jnp.arange(count), jax.random.split(key, count), blocks))
+        return _side_by_side(drawn)[..., :target_x.shape[-2], :]
+
+    return jax.vmap(one)(jax.random.split(key, num_samples))
+
+
+def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Memory:
+    """Memory in the model's state: O(1) in the number of points."""
+    stream = as_stream(model, variables)
+    return Memory(
+        condition(model, variables, context, max(context.x.shape[-2], 1)),
+        lambda state, block, key: model.apply(variables, state, block.x, block.mask, key=key, method="query"),
+        lambda state, block, index: stream.update(state, *block))
+
+
+def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Memory:
+    """Memory in the context itself, with absent places for all targets, which fill up."""
+    x, y = _side_by_side(blocks.x), _side_by_side(blocks.y)
+    places = join(context, Points(x, y, jnp.zeros(x.shape[:-1], bool)))
+    seen, size = context.x.shape[-2], blocks.x.shape[-2]
+
+    def absorb(points, block, index):
+        at = seen + size * index
+        y = lax.dynamic_update_slice_in_dim(points.y, block.y, at, -2)
+        return points._replace(y=y, mask=lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1))
+
+    return Memory(
+        places,
+        lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key),
+        absorb)
+
+
+def _side_by_side(blocks: Array) -> Array:
+    """[blocks, ..., size, d] -> [..., blocks size, d]."""
+    blocks = jnp.moveaxis(blocks, 0, -3)
+    return blocks.reshape(*blocks.shape[:-3], -1, blocks.shape[-1])

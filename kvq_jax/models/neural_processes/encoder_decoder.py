@@ -1,0 +1,146 @@
+"""What CNP, CANP, NP, ANP, BNP and BANP share: two encoders, a decoder, and their fields.
+
+    r = encoder(context, x*)     at every target: pooling, or cross-attention in the models of `Attentive`
+    s = pooling(context)         one vector: a second representation, or the parameters of a latent z
+    mean, std = decoder(r, s or z, x*)
+
+Fields start at the published values for one-dimensional GPs. Source: the released code of Lee et al. 2020 (arXiv 2008.02956),
+which that of TNP, LBANP and CMANP contains unchanged.
+"""
+import math
+from collections.abc import Sequence
+
+import jax
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import NeuralProcess, Points
+from kvq_jax.models.neural_processes.published import Renaming
+from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
+
+LAYERS = range(8)  # of an MLP; ReLUs count in the published names
+MAB_PARTS = {"fc_q": "query", "fc_k": "key", "fc_v": "value", "fc_out": "rff/layer_0", "ln1": "norm_heads", "ln2": "norm_rff"}
+PARTS = (
+    *((rf"net_(pre|post)\.{2 * i}", rf"\1/layer_{i}") for i in LAYERS),
+    *((rf"net_pre\.0\.{2 * i}", f"pre/layer_{i}") for i in LAYERS),  # before self-attention, which is net_pre.2
+    *((rf"net_v\.{2 * i}", f"value/layer_{i}") for i in LAYERS),
+    *((rf"net_qk\.{2 * i}", f"key/layer_{i}") for i in LAYERS),
+    *((rf"(?:net_pre\.2|self_attn)\.{theirs}", f"attention/{ours}") for theirs, ours in MAB_PARTS.items()),
+    *((rf"attn\.{theirs}", f"cross_attention/{ours}") for theirs, ours in MAB_PARTS.items()),
+    ("fc", "first"),
+    ("fc_ctx", "extra"),
+    *((rf"mlp\.{2 * i + 1}", f"rest/layer_{i}") for i in LAYERS),
+)
+
+
+def renamings(**modules: str) -> tuple[Renaming, ...]:
+    """The renamings of the published encoders and decoders, theirs='ours'; see kvq_jax.models.neural_processes.published."""
+    return tuple((rf"{theirs}\.{part}", f"{ours}/{path}") for theirs, ours in modules.items() for part, path in PARTS)
+
+
+class EncoderDecoder(NeuralProcess):
+    """The parts and fields of all six models; depths count linear layers.
+
+    Raises ValueError if a name is unknown, or a depth leaves no layer.
+    """
+
+    hidden: int = 128
+    pre_depth: int = 4  # layers of the pooling before the mean
+    post_depth: int = 2  # and after it
+    decoder_depth: int = 3
+    std_map: str = "softplus"  # a name of kvq_jax.models.neural_processes.predictive.STD_MAPS
+    std_floor: float = 0.1  # 0.1 caps the log-likelihood of an output at 1.38
+    kernel_init: str = "fan_in_uniform"
+    bias_init: str = "fan_in_uniform"
+
+    def setup(self):
+        self.encoder, self.pooling = self._encoder(), self._pool(self._summary_features())
+        self.decoder = Decoder(2 * self.dim_y, self.hidden, self.decoder_depth, **self._inits())
+
+    def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Context [..., N] -> r [..., M or 1, hidden] at target_x [..., M, dx], and s [..., 1, *]."""
+        return tuple(path(context.x, context.y, target_x, mask=context.mask) for path in self._paths())
+
+    def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
+        """What the encoders keep of a context."""
+        return tuple(path.remember(context.x, context.y, mask=context.mask) for path in self._paths())
+
+    def read(self, memory: tuple, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What `encode` gives for all context in the memory."""
+        return tuple(path.read(part, target_x) for path, part in zip(self._paths(), memory))
+
+    def decode(self, representations: Sequence[jax.Array], target_x: jax.Array,
+               extra: Sequence[jax.Array] = ()) -> tuple[jax.Array, jax.Array]:
+        """Mean and standard deviation [..., M, dy]; leading dimensions of samples may be in any of the representations."""
+        return predictive.moments(self.decoder(representations, target_x, extra), self.std_map, self.std_floor)
+
+    def _paths(self) -> tuple:
+        return self.encoder, self.pooling
+
+    def _encoder(self):
+        return self._pool(self.hidden)
+
+    def _summary_features(self) -> int:
+        """The width of s."""
+        return self.hidden
+
+    def _pool(self, features: int, **fields) -> PoolingEncoder:
+        return PoolingEncoder(features, self.hidden, self.pre_depth, self.post_depth, **fields, **self._inits())
+
+    def _inits(self) -> dict:
+        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+
+
+class Streamed(EncoderDecoder):
+    """The state of a model that sees the context through its encoders alone: their states.
+
+    Raises ValueError where an encoder has none: see kvq_jax.nn.np_encoders.
+    """
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
+        """See NeuralProcess."""
+        return tuple(path.init_state(batch) for path in self._paths())
+
+    def update(self, state: tuple, context: Points) -> tuple:
+        """See NeuralProcess."""
+        return tuple(path.update(part, context.x, context.y, mask=context.mask) for path, part in zip(self._paths(), state))
+
+    def merge(self, state: tuple, other: tuple) -> tuple:
+        """See NeuralProcess."""
+        return tuple(path.merge(*parts) for path, *parts in zip(self._paths(), state, other))
+
+
+class Attentive(EncoderDecoder):
+    """Cross-attention from targets to context for r, and self-attention over the context, also before the pooling.
+
+    `op` is that of the cross-attention. With op='intention' and self_attention=False this is the Intention neural process: a
+    regression in feature space for each head, which answers any query from K'K and K'V, so the context may come in parts.
+    """
+
+    num_heads: int = 8
+    value_depth: int = 4  # layers for the values; self-attention takes the place of two, here and in pre_depth
+    key_depth: int = 2  # layers for keys and queries, the same
+    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS; published: by sqrt(hidden), not by the width of a head
+    self_attention: bool = True  # False: as in DeepMind's notebook
+    alpha_kind: str | None = None  # a name of kvq_jax.nn.ALPHA_KINDS, or the op's own ridge
+    alpha: float = 0.5
+
+    def _encoder(self):
+        return CrossAttentionEncoder(
+            self.hidden, self.value_depth, self.key_depth, self.num_heads, self.op, self.scaling, self.self_attention,
+            self.alpha_kind, self.alpha, **self._inits())
+
+    def _pool(self, features: int) -> PoolingEncoder:
+        return super()._pool(features, self_attention=self.self_attention, num_heads=self.num_heads)
+
+
+def need_key(model: NeuralProcess, key: jax.Array | None) -> jax.Array:
+    """The key. Raises ValueError if it is missing."""
+    if key is None:
+        raise ValueError(f"{type(model).__name__} draws samples: pass key=")
+    return key
+
+
+def log_mean_exp(values: jax.Array) -> jax.Array:
+    """log mean_k exp(values [K, ...]), [...]."""
+    return jax.nn.logsumexp(values, axis=0) - math.log(values.shape[0])

@@ -1,0 +1,216 @@
+"""EQTNP, LBANP and LBANP-ND: targets query the context layer by layer (Feng et al. 2023, LBANP, arXiv 2211.08458).
+
+An encoder makes one level of the context for each layer of the decoder, and decoder layer l attends to level l only. So the
+context is encoded once, without a look at the targets, and each target is on its own. In EQTNP a level has a row for each
+point of the context; in LBANP, and in CMANP, a fixed number of latents.
+"""
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from numpyro.distributions import Distribution
+
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.base import NeuralProcess, Points
+from kvq_jax.models.neural_processes.tnp import PUBLISHED_HEAD, published_mlp
+from kvq_jax.nn import MLP
+from kvq_jax.nn.covariance_head import CovarianceHead
+from kvq_jax.nn.heads import Op
+from kvq_jax.nn.perceiver import PerceiverBlock
+
+EPSILON = 1e-5  # of the last LayerNorm
+
+
+class LevelProcess(NeuralProcess):
+    """What the family shares: embedders, decoder and predictor. A model defines `levels`, after its encoder in `setup`.
+
+    The predictive distribution is factorised. `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published,
+    with bounded deviations 'softplus' and 0.05. Blocks are those of kvq_jax.nn.perceiver, where the ridge of an op that has
+    one is `alpha`, for each head, of the kind `alpha_kind`. With copy_layers all layers of the encoder start equal, and all of
+    the decoder, as in the released code, where they are deep copies of one.
+
+    Raises ValueError if a name is unknown, or num_heads does not divide features.
+    """
+
+    features: int = 64
+    embed_depth: int = 4
+    hidden: int = 128  # of each GEGLU and of the predictor
+    num_heads: int = 4
+    num_layers: int = 6
+    op: Op = "softmax"
+    residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    std_map: str = "exp"  # a name of predictive.STD_MAPS
+    std_floor: float = 0.0
+    copy_layers: bool = True
+
+    def setup(self):
+        mlp = functools.partial(MLP, kernel_init="fan_in_uniform")
+        self.embedder, self.query_embedder = (mlp((self.features,) * self.embed_depth) for _ in range(2))
+        self.decoder = [PerceiverBlock(cross=True, **self.sizes()) for _ in range(self.num_layers)]
+        self.norm = nn.LayerNorm(epsilon=EPSILON)
+        self.predictor = mlp((self.hidden, 2 * self.dim_y))
+
+    def sizes(self) -> dict:
+        """The fields that every block of the model shares."""
+        if self.features % self.num_heads:
+            raise ValueError(f"num_heads={self.num_heads} does not divide features={self.features}")
+        return dict(
+            features=self.features, num_heads=self.num_heads, head_features=self.features // self.num_heads,
+            hidden=self.hidden, op=self.op, residual=self.residual, alpha_kind=self.alpha_kind, alpha=self.alpha)
+
+    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+                 key: jax.Array | None = None) -> Distribution:
+        """The predictive distribution at target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
+        prediction = self.predict(self.decode(self.levels(context), target_x), target_mask)
+        if self.copy_layers and self.is_initializing():
+            for stack in ("encoder", "decoder"):
+                for index in range(1, len(getattr(self, stack))):
+                    first = self.get_variable("params", f"{stack}_0")
+                    self.put_variable("params", f"{stack}_{index}", jax.tree.map(jnp.copy, first))
+        return prediction
+
+    def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
+        """The levels."""
+        return self.levels(context)
+
+    def query(self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
+              key: jax.Array | None = None) -> Distribution:
+        """See NeuralProcess."""
+        return self.predict(self.decode(memory, target_x), target_mask)
+
+    def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
+        """The rows [..., n, features] that each decoder layer attends to, with their masks [..., n] or None."""
+        raise NotImplementedError
+
+    def decode(self, levels: Sequence[tuple[jax.Array, jax.Array | None]], target_x: jax.Array) -> jax.Array:
+        """Encodings of the targets [..., M, features], each on its own."""
+        rows = self.query_embedder(target_x)
+        for layer, (level, mask) in zip(self.decoder, levels, strict=True):
+            rows = layer(rows, level, mask=mask)
+        return self.norm(rows)
+
+    def predict(self, encodings: jax.Array, target_mask: jax.Array | None) -> Distribution:
+        """The predictive distribution of targets with encodings [..., M, features]."""
+        return predictive.factorised(*predictive.moments(self.predictor(encodings), self.std_map, self.std_floor))
+
+
+class JointProcess(LevelProcess):
+    """The family with one multivariate normal for all targets, of kvq_jax.nn.covariance_head: the variants named ND.
+
+    The training loss is the joint negative log-likelihood, not divided by the number of targets; `log_likelihood` divides it.
+    The fields from `std_layers` to `jitter` are the head's. `unused_predictor`: keep the predictor that the released code has
+    and never uses, as parameters without gradient, so that numbers of parameters agree.
+    """
+
+    std_layers: int = 2
+    rank: int = 20
+    projector_depth: int = 4
+    diagonal_depth: int = 4
+    covariance: str = "cholesky"
+    bound: bool = False
+    jitter: float = 0.0
+    unused_predictor: bool = True
+
+    def setup(self):
+        super().setup()
+        self.head = CovarianceHead(
+            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
+            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
+            self.copy_layers)
+
+    def predict(self, encodings: jax.Array, target_mask: jax.Array | None) -> Distribution:
+        """A multivariate normal with batch [...] and event [M dim_y]."""
+        if self.unused_predictor and self.is_initializing():
+            self.predictor(encodings)
+        return self.head(encodings, target_mask)
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-log p(target.y | context) of each task, [...]: of all targets together, not divided by their number."""
+        return -predictive.log_prob(self(context, target.x, target.mask), target.y, target.mask)
+
+
+class EQTNP(LevelProcess):
+    """Efficient-Queries TNP: the levels are the embedded context and what each of num_layers - 1 self-attention layers makes of it.
+
+    Feng et al. 2023, LBANP (arXiv 2211.08458), Appendix. Encoding N points takes O(N^2), M targets O(N M).
+    """
+
+    def setup(self):
+        super().setup()
+        self.encoder = [PerceiverBlock(**self.sizes()) for _ in range(self.num_layers - 1)]
+
+    def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
+        """num_layers times rows [..., N, features] with the mask of the context."""
+        levels = [self.embedder(context.x, context.y)]
+        for layer in self.encoder:
+            levels.append(layer(levels[-1], mask=context.mask))
+        return [(level, context.mask) for level in levels]
+
+
+class LatentLayer(nn.Module):
+    """L' = SelfAttention(CrossAttention(L, D)), each with its GEGLU: a layer of LBANP's encoder (Section 3.1)."""
+
+    block: Callable[..., PerceiverBlock]
+
+    @nn.compact
+    def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """latents [..., n, features], context [..., N, b], mask [..., N] -> [..., n, features]; leading dimensions broadcast."""
+        latents = self.block(cross=True, name="cross")(latents, context, mask=mask)
+        return self.block(name="latent")(latents)
+
+
+class LBANP(LevelProcess):
+    """Latent Bottlenecked Attentive Neural Process (Feng et al. 2023, arXiv 2211.08458).
+
+    Levels are num_latents latents, which each encoder layer lets attend to the embedded context and then to one another.
+    Encoding N points takes O(N n + n^2), M targets O(M n).
+    """
+
+    num_latents: int = 128
+
+    def setup(self):
+        super().setup()
+        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
+        self.encoder = [LatentLayer(functools.partial(PerceiverBlock, **self.sizes())) for _ in range(self.num_layers)]
+
+    def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
+        """num_layers times latents [..., num_latents, features]."""
+        points, latents, levels = self.embedder(context.x, context.y), self.latents, []
+        for layer in self.encoder:
+            latents = layer(latents, points, mask=context.mask)
+            levels.append((latents, None))
+        return levels
+
+
+class LBANPND(JointProcess, LBANP):
+    """LBANP-ND: LBANP with one multivariate normal for all targets (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 4)."""
+
+
+def published_branch(theirs: str, ours: str) -> list:
+    """Renamings of an attention or a GEGLU behind its LayerNorm; groups of `theirs` may be used in `ours`."""
+    return [(rf"{theirs}\.fn\.net\.{index}", f"{ours}/fn/net_{index}") for index in (0, 2)] + [
+        (rf"{theirs}\.fn\.{name}", f"{ours}/fn/{name}") for name in ("to_q", "to_kv", "to_out")] + [
+        (rf"{theirs}\.{name}", f"{ours}/{name}") for name in ("norm", "norm_context")]
+
+
+# For kvq_jax.models.neural_processes.published: what CMANP has too, and all of the models here.
+PUBLISHED_FRAME = [
+    ("", ""),  # the latents
+    ("norm", "norm"),
+    *published_mlp("(embedder|query_embedder|predictor)", r"\1"),
+    *published_branch(r"decoder\.layers\.(\d+)\.cross_attn", r"decoder_\1/attention"),
+    *published_branch(r"decoder\.layers\.(\d+)\.cross_ff", r"decoder_\1/feed_forward"),
+    *PUBLISHED_HEAD,
+]
+PUBLISHED = [
+    *PUBLISHED_FRAME,
+    *published_branch(r"encoder\.layers\.(\d+)\.dataset_self_attn", r"encoder_\1/attention"),
+    *published_branch(r"encoder\.layers\.(\d+)\.ff", r"encoder_\1/feed_forward"),
+    *published_branch(r"encoder\.layers\.(\d+)\.(cross|latent)(?:_self)?_attn", r"encoder_\1/\2/attention"),
+    *published_branch(r"encoder\.layers\.(\d+)\.(cross|latent)_ff", r"encoder_\1/\2/feed_forward"),
+]

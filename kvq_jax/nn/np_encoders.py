@@ -1,0 +1,207 @@
+"""Encoders and decoder of CNP, CANP, NP, ANP, BNP and BANP, as the published code has them.
+
+An encoder makes of pairs (x, y) a representation for queries, in one call or in parts, in any order:
+
+    representation = encoder(x, y, query, mask=mask)    # [..., M, features]; of pooling, [..., 1, features]
+    representation = encoder.read(encoder.remember(x, y, mask=mask), query)    # the same
+    state = encoder.update(encoder.init_state(batch), x, y, mask=mask)
+    representation = encoder.read(encoder.merge(state, other_state), query)
+
+through `apply(variables, ..., method="update")`. The state has a constant size where the context does not attend to itself
+and, for cross-attention, where the op's state serves any query: Intention, Informer, linear attention, the mean.
+
+Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP and CMANP
+take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
+"""
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+from flax import linen as nn
+
+from kvq_jax.nn.heads import Op, mask_of_heads
+from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
+from kvq_jax.nn.pooling import set_mean
+from kvq_jax.nn.set_transformer import MAB
+from kvq_jax.ops.streaming import uniform_stream
+
+# o = LN(W_q x + heads), out = LN(o + relu(W o + b)): scores over sqrt(dim), projections without bias.
+ATTENTION = dict(residual="code", layer_norm=True, use_output=False, use_bias=False)
+SELF_ATTENTION_DEPTH = 2  # self-attention takes the place of this many layers of the MLP before it
+
+
+class PoolingEncoder(nn.Module):
+    """post(mean_i pre(x_i, y_i)), the same for every query; with self-attention, pre = MAB(relu(MLP), relu(MLP)).
+
+    `pre_depth` counts linear layers, of which self-attention takes the place of two; no context leaves post(0).
+
+    Raises ValueError if an initialiser's name is unknown or a depth leaves no layer, and for a state with self-attention.
+    """
+
+    features: int = 128
+    hidden: int = 128
+    pre_depth: int = 4
+    post_depth: int = 2
+    self_attention: bool = False
+    num_heads: int = 8
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def setup(self):
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        mlp = functools.partial(MLP, **inits)
+        widths = _widths(self.hidden, self.pre_depth, self.self_attention, "pre_depth")
+        self.pre = mlp(widths, activate_final=self.self_attention)
+        if self.self_attention:
+            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
+        self.post = mlp((*_widths(self.hidden, self.post_depth, False, "post_depth")[1:], self.features))
+
+    def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array | None = None, *,
+                 mask: jax.Array | None = None) -> jax.Array:
+        """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
+        return self.post(set_mean(self._rows(x, y, mask), mask))
+
+    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+        """What `read` needs of a context: its mean."""
+        rows = self._rows(x, y, mask)
+        return uniform_stream().update(uniform_stream().init(1, self.hidden, batch=x.shape[:-2]), rows, rows, mask)
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
+        """The state of no context, with leading dimensions `batch`."""
+        _refuse(self.self_attention)
+        return uniform_stream().init(1, self.hidden, batch=batch)
+
+    def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+        """The state after more context."""
+        rows = self.pre(x, y)
+        return uniform_stream().update(state, rows, rows, mask)
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of both contexts."""
+        return uniform_stream().merge(state, other)
+
+    def read(self, state: Any, query: jax.Array | None = None) -> jax.Array:
+        """What `__call__` gives for all context in the state, [..., 1, features]."""
+        return self.post(uniform_stream().read(state, state.total))
+
+    def _rows(self, x, y, mask):
+        rows = self.pre(x, y)
+        return self.attention(rows, rows, mask=mask) if self.self_attention else rows
+
+
+class Memory(NamedTuple):
+    """A context as cross-attention sees it: rows that its keys and values are projected from."""
+
+    key: jax.Array  # [..., N, hidden]
+    value: jax.Array  # [..., N, hidden]
+    mask: jax.Array | None  # [..., N]
+
+
+class CrossAttentionEncoder(nn.Module):
+    """MAB(e(query), e(x), v(x, y)): keys and queries from one MLP e, values from an MLP v followed by self-attention.
+
+    `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the cross-attention,
+    and `scaling` the factor on its queries; the ridge of an op that has one is `alpha`, for each head, of the kind
+    `alpha_kind`. No context leaves what comes from the queries.
+
+    Raises ValueError if a name is unknown, num_heads does not divide hidden, or value_depth leaves no layer, and for a state
+    with self-attention or of an op whose state does not serve any query.
+    """
+
+    hidden: int = 128
+    value_depth: int = 4
+    key_depth: int = 2
+    num_heads: int = 8
+    op: Op = "softmax"
+    scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS
+    self_attention: bool = True
+    alpha_kind: str | None = None
+    alpha: float = 0.5
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    def setup(self):
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        self.key = MLP((self.hidden,) * self.key_depth, **inits)
+        self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **inits)
+        if self.self_attention:
+            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
+        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, scaling=self.scaling, alpha_kind=self.alpha_kind,
+                                   alpha=self.alpha, **ATTENTION, **inits)
+
+    def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """x [..., N, dx], y [..., N, dy], query [..., M, dx], mask [..., N], True = take part -> [..., M, hidden]."""
+        return self.cross_attention(self.key(query), self.key(x), self._values(x, y, mask), mask=mask)
+
+    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Memory:
+        """What `read` needs of a context: its keys and values, one row for each point."""
+        return Memory(self.key(x), self._values(x, y, mask), mask)
+
+    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
+        """The state of no context, with leading dimensions `batch`."""
+        _refuse(self.self_attention)
+        width = self.hidden // self.num_heads
+        return self.cross_attention.stream().init(width, width, batch=(*batch, self.num_heads))
+
+    def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+        """The state after more context."""
+        key, value = self.cross_attention.pairs(self.key(x), self.value(x, y))
+        return self.cross_attention.stream().update(state, key, value, mask_of_heads(mask, x))
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of both contexts."""
+        return self.cross_attention.stream().merge(state, other)
+
+    def read(self, state: Any, query: jax.Array) -> jax.Array:
+        """What `__call__` gives at query [..., M, dx] for all context in a state or a Memory, [..., M, hidden]."""
+        rows = self.key(query)
+        if isinstance(state, Memory):
+            return self.cross_attention(rows, state.key, state.value, mask=state.mask)
+        heads = self.cross_attention.stream().read(state, self.cross_attention.heads(rows))
+        return self.cross_attention.output(rows, heads)
+
+    def _values(self, x, y, mask):
+        values = self.value(x, y)
+        return self.attention(values, values, mask=mask) if self.self_attention else values
+
+
+class Decoder(nn.Module):
+    """MLP(representations, x) of `depth` linear layers, with the first layer's sum over its inputs open to one more term.
+
+    `extra` is multiplied by a matrix of its own, without bias, and added before the first ReLU: the bootstrapped
+    representation of BNP and BANP. Inputs broadcast: one vector for all points, or samples as leading dimensions.
+
+    Raises ValueError if an initialiser's name is unknown, or depth is below 2.
+    """
+
+    features: int
+    hidden: int = 128
+    depth: int = 3
+    kernel_init: KernelInit = "fan_in_uniform"
+    bias_init: BiasInit = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, representations: Sequence[jax.Array], x: jax.Array, extra: Sequence[jax.Array] = ()) -> jax.Array:
+        """representations [..., M or 1, *], x [..., M, dx], extra [..., M or 1, *] -> [..., M, features]."""
+        if self.depth < 2:
+            raise ValueError(f"a decoder has 2 layers at least, not {self.depth}")
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        first = Linear(self.hidden, **inits, name="first")(*representations, x)
+        if extra:
+            first = first + Linear(self.hidden, use_bias=False, **inits, name="extra")(*extra)
+        widths = (self.hidden,) * (self.depth - 2) + (self.features,)
+        return MLP(widths, **inits, name="rest")(nn.relu(first))
+
+
+def _widths(hidden: int, depth: int, self_attention: bool, name: str) -> tuple[int, ...]:
+    """The widths of the MLP that self-attention may follow."""
+    replaced = SELF_ATTENTION_DEPTH * self_attention
+    if depth <= replaced:
+        raise ValueError(f"{name}={depth} leaves no layer{' before self-attention' * self_attention}: at least {replaced + 1}")
+    return (hidden,) * (depth - replaced)
+
+
+def _refuse(self_attention: bool) -> None:
+    if self_attention:
+        raise ValueError("with self_attention every point of a context depends on all others: no state of constant size")

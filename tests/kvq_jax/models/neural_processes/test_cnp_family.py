@@ -1,0 +1,394 @@
+"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: published tensors and counts, laws of sets, bounds, bootstraps, states."""
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from flax import linen as nn
+from flax.traverse_util import flatten_dict
+
+from kvq_jax.models.neural_processes import bootstrap, conditional, latent
+from kvq_jax.models.neural_processes.base import Points
+from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
+from kvq_jax.models.neural_processes.conditional import CANP, CNP
+from kvq_jax.models.neural_processes.latent import ANP, NP
+from kvq_jax.models.neural_processes.published import import_parameters
+from tests.kvq_jax.nn.drawing import draw, start
+
+CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)
+MODULES = dict(cnp=conditional, canp=conditional, np=latent, anp=latent, bnp=bootstrap, banp=bootstrap)
+DEPTHS = dict(  # pre, post, decoder; value and key in the attentive models
+    gp=((4, 2, 3), (4, 2)), emnist=((5, 3, 4), (5, 3)), celeba=((6, 3, 5), (6, 3)), wheel=((4, 2, 3), (4, 2)))
+DIMS = dict(gp=(1, 1), emnist=(2, 1), celeba=(2, 3), wheel=(2, 5))
+SMALL = dict(dim_y=2, hidden=8, pre_depth=3, post_depth=1, decoder_depth=2)
+ATTENTIVE = dict(num_heads=2, value_depth=3, key_depth=1)
+SAMPLED = dict(train_samples=2, eval_samples=3)
+INTENTION = dict(op="intention", alpha_kind="fixed", alpha=0.5, self_attention=False)
+MODELS = dict(
+    cnp=CNP(**SMALL), canp=CANP(**SMALL, **ATTENTIVE), np=NP(**SMALL, **SAMPLED, latent=3),
+    anp=ANP(**SMALL, **ATTENTIVE, **SAMPLED, latent=3), bnp=BNP(**SMALL, **SAMPLED),
+    banp=BANP(**SMALL, **ATTENTIVE, **SAMPLED), intention=ANP(**SMALL, **ATTENTIVE, **SAMPLED, **INTENTION, latent=3))
+N, M, K = 7, 4, 3
+CONTEXT_ORDER, TARGET_ORDER = np.array([3, 0, 6, 1, 5, 2, 4]), np.array([2, 0, 3, 1])
+KEPT, ASKED = np.array([0, 2, 3, 6]), np.array([1, 3])
+KEY = jax.random.key(0)
+each_model = pytest.mark.parametrize("name", MODELS)
+once = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile: each runs once
+
+
+def published(kind, setting):
+    """The published configuration of a model."""
+    (pre, post, decoder), (value, key) = DEPTHS[setting]
+    attention = dict(value_depth=value, key_depth=key) if kind in ("canp", "anp", "banp") else {}
+    return CLASSES[kind](DIMS[setting][1], pre_depth=pre, post_depth=post, decoder_depth=decoder, **attention)
+
+
+def shapes(model, dim_x):
+    context = Points(jnp.zeros((3, dim_x)), jnp.zeros((3, model.dim_y)))
+    return jax.eval_shape(lambda: model.init(KEY, context, context.x, key=KEY))["params"]
+
+
+def points(count, *batch, seed=0):
+    return Points(draw(*batch, count, 1, seed=seed), draw(*batch, count, 2, seed=seed + 1))
+
+
+def chance(model, count):
+    """What the model draws for a context of `count` points: noise for z, indices of bootstraps, or nothing."""
+    if isinstance(model, NP):
+        return (draw(K, model.latent),)
+    if isinstance(model, BNP):
+        return (Draws(*np.random.default_rng(0).integers(0, max(count, 1), (2, K, count))),)
+    return ()
+
+
+def both(model, context, target, draws):
+    """Moments of the prediction, [2, ..., M, dy], and the loss, [...]."""
+    prediction = model.predict(context, target.x, *draws) if draws else model(context, target.x, target.mask)
+    loss = model.train_loss(context, target, *draws) if draws else model.loss(context, target)
+    return jnp.stack([prediction.mean, prediction.variance]), loss
+
+
+@functools.cache
+def made(name):
+    """A small model and its variables."""
+    return MODELS[name], start(MODELS[name], points(N), points(M).x, key=KEY, scale=0.7)
+
+
+def hide(rows, kept):
+    """Only the points `kept` are there; nonsense stands in the place of the others."""
+    mask = np.isin(np.arange(len(rows.x)), kept)
+    return Points(*(np.where(mask[:, None], array, np.float32(1e3)) for array in rows[:2]), mask)
+
+
+def moved(rows, order):
+    return Points(*(array[order] for array in rows))
+
+
+@functools.cache
+def tasks(name):
+    """Moments, losses and the gradient of a batch: a task, its context moved, its targets moved, points hidden, no context."""
+    model, variables = made(name)
+    context, target, draws = hide(points(N), range(N)), hide(points(M, seed=5), range(M)), chance(model, N)
+    contexts = [context, moved(context, CONTEXT_ORDER), context, hide(context, KEPT), hide(context, [])]
+    targets = [target, target, moved(target, TARGET_ORDER), hide(target, ASKED), target]
+    many = [draws] * 5
+    if isinstance(model, BNP):
+        # Indices of the same points: in the places that moved with them, and in the places that are not hidden.
+        many[1] = (Draws(*(np.argsort(CONTEXT_ORDER)[indices[:, CONTEXT_ORDER]] for indices in draws[0])),)
+        many[3] = (Draws(*(np.zeros((K, N), int) for _ in range(2))),)
+        for spread, indices in zip(many[3][0], chance(model, len(KEPT))[0]):
+            spread[:, KEPT] = KEPT[indices]
+    stack = lambda axis, rows: jax.tree.map(lambda *arrays: np.stack(arrays, axis), *rows)
+
+    def total(variables, *args):
+        moments, loss = nn.apply(both, model)(variables, *args)
+        return loss.sum(), (moments, loss)
+
+    args = stack(0, contexts), stack(0, targets), stack(1, many)
+    gradient, (moments, loss) = once(jax.grad(total, has_aux=True))(variables, *args)
+    return np.moveaxis(np.asarray(moments), 1, 0), np.asarray(loss), gradient
+
+
+def alone(name, context, target, draws):
+    """`both` of one task."""
+    model, variables = made(name)
+    return once(nn.apply(both, model))(variables, context, target, draws)
+
+
+def close(one, other, tolerance=2e-5):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), one, other)
+
+
+@pytest.mark.parametrize("setting, counts", [
+    ("gp", (215682, 331906, 232194, 348418, 248450, 364674)), ("emnist", (298626, 414978, 315138, 431490, 331394, 447746)),
+    ("celeba", (349190, 465542, 365702, 482054, 381958, 498310)), ("wheel", (218122, 334474, 234634, 350986, 250890, 367242))])
+def test_parameter_counts_of_the_published_models(setting, counts):
+    for kind, expected in zip(CLASSES, counts, strict=True):
+        tree = shapes(published(kind, setting), DIMS[setting][0])
+        assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == expected, kind
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("name", ["cnp", "canp", "np", "anp", "anp_emnist", "bnp", "banp"])
+def test_every_published_name_has_one_place(parity_dir, name):
+    fixture = json.loads((parity_dir / "names.json").read_text())[name]
+    kind, setting = fixture["config"]["model"], "emnist" if name.endswith("emnist") else "gp"
+    expected = shapes(published(kind, setting), DIMS[setting][0])
+    tensors = {tensor: np.zeros(shape, np.float32) for tensor, shape in fixture["parameters"].items()}
+    tree = import_parameters(tensors, MODULES[kind].PUBLISHED, expected)
+    assert jax.tree.map(jnp.shape, tree) == jax.tree.map(jnp.shape, expected)
+
+
+def test_anp_computes_what_the_published_one_does(parity_dir, x64):
+    """Every listed output and gradient norm, in float64."""
+    fixture = np.load(parity_dir / "anp.npz")
+    part = {prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
+            for prefix in ("param", "in", "out64", "gradnorm64")}
+    inputs, expected, model = jax.tree.map(np.float64, part["in"]), part["out64"], published("anp", "gp")
+    tensors, tree = part["param"], shapes(model, 1)
+    params = import_parameters(jax.tree.map(np.float64, tensors), latent.PUBLISHED, tree)
+    context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
+    x, y, noise = inputs["x"], inputs["y"], inputs["eps_train"]
+
+    def outputs(model):
+        representation, summary = model.encode(context, x)
+        prior, posterior = model.z_given(summary), model.z_given(model.pooling(x, y))
+        found = dict(pz_mean=prior.mean, pz_std=prior.variance**0.5, qz_mean=posterior.mean, qz_std=posterior.variance**0.5,
+                     denc=representation, kl_qz_pz=dist.kl_divergence(posterior, prior))
+        for phase, of_z, noise in (("train", posterior, inputs["eps_train"]), ("eval", prior, inputs["eps_eval"])):
+            z = found[f"z_{phase}"] = latent.reparametrised(of_z, noise)
+            mean, std = model.decode((representation, z[..., None, :]), x)
+            found |= {f"{phase}_all_mean": mean, f"{phase}_all_std": std}
+        mean, std, z = (found[name] for name in ("train_all_mean", "train_all_std", "z_train"))
+        of_points = dist.Normal(mean, std).to_event(2).log_prob(y)
+        found["log_w"] = jnp.stack([latent.importance(*one, prior, posterior) for one in zip(of_points[:, None], z[:, None])])
+        found["eval_all_ll_K4"] = of_points = model.predict(context, x, inputs["eps_eval"]).log_prob(y)
+        found |= dict(eval_ctx_ll_K4=of_points[:, :10].mean(), eval_tar_ll_K4=of_points[:, 10:].mean())
+        return found
+
+    def loss(params, model=model, noise=noise):
+        return model.apply({"params": params}, context, target, noise, method="train_loss").mean()
+
+    found = once(nn.apply(outputs, model))({"params": params})
+    found["train_loss_iwae_K4"], gradient = once(jax.value_and_grad(loss))(params)
+    found["train_loss_elbo_K1"] = once(lambda: loss(params, model.clone(objective="elbo"), noise[:1]))()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+    # Constant tensors say which of our parameters each published one became.
+    numbered = {name: np.full(tensor.shape, index) for index, (name, tensor) in enumerate(tensors.items())}
+    places = flatten_dict(import_parameters(numbered, latent.PUBLISHED, tree))
+    names, norms = list(tensors), jax.tree.map(np.linalg.norm, flatten_dict(gradient))
+    assert len(places) == len(part["gradnorm64"])
+    for path, constant in places.items():
+        np.testing.assert_allclose(norms[path], part["gradnorm64"][names[constant.flat[0]]], rtol=1e-9, err_msg="/".join(path))
+
+
+@each_model
+def test_context_in_any_order(name):
+    moments, loss, _ = tasks(name)
+    close((moments[1], loss[1]), (moments[0], loss[0]))
+
+
+@each_model
+def test_targets_in_any_order(name):
+    moments, loss, _ = tasks(name)
+    close((moments[2], loss[2]), (moments[0][:, TARGET_ORDER], loss[0]))
+
+
+@each_model
+def test_a_masked_point_is_absent_and_a_task_is_alone_in_its_batch(name):
+    moments, loss, _ = tasks(name)
+    context, target = (Points(*(array[some] for array in rows[:2])) for rows, some in
+                       ((points(N), KEPT), (points(M, seed=5), ASKED)))
+    close((moments[3][:, ASKED], loss[3]), alone(name, context, target, chance(MODELS[name], len(KEPT))))
+
+
+@each_model
+def test_whatever_is_missing_all_is_finite(name):
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tasks(name)))
+
+
+@pytest.mark.parametrize("name", ["canp", "bnp", "intention"])
+def test_arrays_without_points_are_no_context(name):
+    moments, loss, _ = tasks(name)
+    close((moments[4], loss[4]), alone(name, points(0), points(M, seed=5), chance(MODELS[name], 0)))
+
+
+@pytest.mark.parametrize("name", ["np", "bnp"])
+def test_draws_come_from_the_key(name):
+    model, variables = made(name)
+    context, target = points(N, 2), points(M, 2, seed=5)
+    for method in ("log_likelihood", "loss"):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} draws samples: pass key="):
+            model.apply(variables, context, target, method=method)
+
+    def outputs(model):
+        # Mixed in each point: log mean_k p_k(y_i), then the mean over targets.
+        prediction = model(context, target.x, key=KEY)
+        components = prediction.component_distribution
+        assert (prediction.batch_shape, prediction.event_shape, components.batch_shape) == ((2, M), (2,), (2, M, 3))
+        of_point = jax.nn.logsumexp(components.log_prob(target.y[..., None, :]), axis=-1) - np.log(3)
+        return of_point.mean(-1), model.log_likelihood(context, target, key=KEY), model.loss(context, target, key=KEY)
+
+    mixed, found, loss = once(nn.apply(outputs, model))(variables)
+    close(found, mixed)
+    assert loss.shape == (2,) and np.isfinite(loss).all()
+
+
+def test_conditional_loss_is_the_mean_over_all_points():
+    context, target = points(N), points(M, seed=5)
+    everything = Points(*(np.concatenate(pair) for pair in zip(context[:2], target[:2])))
+    mean, variance = alone("cnp", context, everything, ())[0]
+    terms = (everything.y - mean) ** 2 / variance + np.log(2 * np.pi * variance)
+    close(tasks("cnp")[1][0], terms.sum(-1).mean() / 2)
+
+
+def test_bounds_without_targets():
+    """No target: q = p, so that no divergence is left, and the importance bound is above the ELBO."""
+    model, variables = made("np")
+    context, target, (noise,) = points(N), points(M, seed=5)._replace(mask=np.zeros(M, bool)), chance(MODELS["np"], N)
+
+    def outputs(model):
+        mixed = model.predict(context, context.x, noise).component_distribution
+        losses = [model.clone(objective=name).apply(variables, context, target, noise, method="train_loss")
+                  for name in ("importance", "elbo")]
+        return mixed.log_prob(context.y[:, None]).sum(0), losses
+
+    of_sample, losses = once(nn.apply(outputs, model))(variables)
+    close(losses, [-(jax.nn.logsumexp(of_sample) - np.log(K)) / N, -of_sample.mean() / N])
+    assert losses[0] < losses[1]
+
+
+def numpy_mlp(params, rows):
+    for index in range(len(params)):
+        rows = np.maximum(rows, 0) if index else rows
+        rows = rows @ params[f"layer_{index}"]["kernel"] + params[f"layer_{index}"]["bias"]
+    return rows
+
+
+def test_bnp_step_by_step():
+    """One task, given indices, in NumPy: concatenations, loops over copies, no broadcasting."""
+    model, variables = made("bnp")
+    p = jax.tree.map(np.float64, variables["params"])
+    context, target_x = points(N), points(M, seed=5).x
+    (draws,) = chance(model, N)
+
+    def encode(x, y):
+        pairs = np.concatenate([x, y], -1)
+        pooled = [numpy_mlp(p[path]["post"], numpy_mlp(p[path]["pre"], pairs).mean(0)) for path in ("encoder", "pooling")]
+        return np.concatenate(pooled)
+
+    def decode(code, x, extra=None):
+        first = p["decoder"]["first"]
+        rows = np.concatenate([np.tile(code, (len(x), 1)), x], -1) @ first["kernel"] + first["bias"]
+        rows = rows if extra is None else rows + extra @ p["decoder"]["extra"]["kernel"]
+        mean, raw = np.split(numpy_mlp(p["decoder"]["rest"], np.maximum(rows, 0)), 2, -1)
+        return mean, 0.1 + 0.9 * np.log1p(np.exp(raw))
+
+    predictions, contexts = [], []
+    for first, second in zip(*draws):
+        mean, std = decode(encode(context.x[first], context.y[first]), context.x)
+        residuals = ((context.y - mean) / std)[second]
+        contexts.append(mean + std * (residuals - residuals.mean(0)))
+        predictions.append(decode(encode(context.x, context.y), target_x, encode(context.x, contexts[-1])))
+    mean, std = np.stack(predictions, 1)
+
+    def outputs(model):
+        components = model.predict(context, target_x, draws).component_distribution
+        return model.bootstrap(context, draws)[:2], (components.mean, components.variance)
+
+    found = once(nn.apply(outputs, model))(variables)
+    close(found, ((np.stack([context.x] * K), np.stack(contexts)), (mean.swapaxes(0, 1), std.swapaxes(0, 1) ** 2)))
+
+
+def test_one_residual_for_all_places_is_none():
+    """Centred, it vanishes: y~ is the mean that the resampled pairs predict at the context's own x, and has no gradient."""
+    model, variables = made("banp")
+    context, (draws,) = points(N), chance(model, N)
+    draws = draws._replace(residuals=np.full_like(draws.residuals, 2))
+    (decoder := dict(variables["params"]["decoder"])).pop("extra")
+    plain = functools.partial(CANP(**SMALL, **ATTENTIVE).apply, {"params": {**variables["params"], "decoder": decoder}})
+
+    def bootstrapped(variables):
+        y = model.apply(variables, context, draws, method="bootstrap").y
+        return y.sum(), y
+
+    gradient, y = once(jax.grad(bootstrapped, has_aux=True))(variables)
+    pairs = Points(context.x[draws.points], context.y[draws.points])
+    close(y, once(lambda: plain(pairs, np.stack([context.x] * K)).mean)())
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_bootstraps_draw_points_that_are_there_evenly():
+    mask = np.array([[0, 1, 0, 1, 1, 0, 0], [1] * N], bool)
+    draws = once(lambda: bootstrap.draw(KEY, 2000, points(N, 2)._replace(mask=mask)))()
+    for indices in draws:
+        assert indices.shape == (2000, 2, N)
+        for task in range(2):
+            share = np.bincount(indices[:, task].ravel(), minlength=N) / (2000 * N)
+            np.testing.assert_allclose(share, mask[task] / mask[task].sum(), atol=0.02)
+    assert (draws.points != draws.residuals).any()
+
+
+STREAMED = dict(
+    cnp=MODELS["cnp"], np=MODELS["np"], intention=MODELS["intention"],
+    informer=CANP(**SMALL, **ATTENTIVE, op="informer", self_attention=False, alpha_kind="sigmoid"),
+    linear=CANP(**SMALL, **ATTENTIVE, op="linear", self_attention=False))
+
+
+@pytest.mark.parametrize("name, dtype", [
+    ("cnp", np.float32), ("intention", np.float32), ("np", np.float64), ("intention", np.float64), ("informer", np.float64),
+    ("linear", np.float64)])
+def test_conditioning_in_parts(name, dtype):
+    model, tolerance = STREAMED[name], {np.float32: 1e-5, np.float64: 1e-12}[dtype]
+    context, target_x = points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7), points(M, 2, seed=5).x
+    variables = start(model, context, target_x, key=KEY)
+    variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
+    context = Points(*xy, context.mask)
+    parts = [Points(*(array[:, some] for array in context)) for some in np.split(CONTEXT_ORDER, [2, 5])]
+
+    def outputs(model):
+        empty = model.init_state((2,))
+        state = model.merge(model.update(empty, parts[2]), model.update(model.update(empty, parts[0]), parts[1]))
+        assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, empty)  # no memory of the number of points
+        pairs = [(model.query(each, target_x, key=KEY), model(points, target_x, key=KEY))
+                 for each, points in ((state, context), (empty, context._replace(mask=np.zeros((2, N), bool))))]
+        return [[(one.mean, one.variance) for one in ones] for ones in zip(*pairs)]
+
+    with jax.enable_x64(dtype == np.float64):
+        in_parts, at_once = once(nn.apply(outputs, model))(variables)
+        assert in_parts[0][0].dtype == dtype
+        close(in_parts, at_once, tolerance)
+
+
+@pytest.mark.parametrize("model, message", [
+    (CANP(**SMALL, **ATTENTIVE), "with self_attention every point of a context depends on all others"),
+    (ANP(**SMALL, **ATTENTIVE, self_attention=False), "a state of softmax belongs to the queries it was made for"),
+    (ANP(**SMALL, **ATTENTIVE, self_attention=False, op="sigma_intention"), "sigma_intention has no streaming state"),
+    (MODELS["bnp"], "BNP has no state of constant size"), (MODELS["banp"], "BANP has no state of constant size")])
+def test_no_state_says_so(model, message):
+    variables = start(model, points(N), points(M).x, key=KEY)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(lambda: model.apply(variables, (2,), method="init_state"))
+
+
+@pytest.mark.parametrize("model, message", [
+    (CNP(decoder_depth=1), "a decoder has 2 layers at least, not 1"),
+    (CNP(post_depth=0), "post_depth=0 leaves no layer: at least 1"),
+    (CANP(pre_depth=2), "pre_depth=2 leaves no layer before self-attention: at least 3"),
+    (CNP(std_map="softmax"), "unknown std_map 'softmax'. Did you mean 'softplus'"),
+    (CANP(op="softmx"), "unknown op 'softmx'. Did you mean 'softmax'")])
+def test_refusals(model, message):
+    with pytest.raises(ValueError, match=message):
+        shapes(model, 1)
+
+
+def test_an_unknown_objective():
+    model, variables = made("np")
+    with pytest.raises(ValueError, match="unknown objective 'elbow'. Did you mean 'elbo'"):
+        jax.eval_shape(lambda: model.clone(objective="elbow").apply(variables, points(N), points(M), key=KEY, method="loss"))

@@ -1,0 +1,249 @@
+"""EQTNP, LBANP, LBANP-ND, CMANP, CMANP-AND and the Intention CMANP: published tensors, counts, laws of sets, the chain rule."""
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from flax.traverse_util import flatten_dict
+
+from kvq_jax.models.neural_processes import cmanp, lbanp, predictive
+from kvq_jax.models.neural_processes.base import Points, join
+from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
+from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
+from kvq_jax.models.neural_processes.published import import_parameters
+from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, jit, points, variables_of
+
+CLASSES = dict(eqtnp=EQTNP, lbanp=LBANP, lbanpnd=LBANPND, cmanp=CMANP, cmanpand=CMANPAND)
+PUBLISHED = dict(eqtnp=lbanp, lbanp=lbanp, lbanpnd=lbanp, cmanp=cmanp, cmanpand=cmanp)
+BOUNDED = dict(std_map="softplus", std_floor=0.05)
+WHEEL = dict(features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=4)
+N, M = 7, 4
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+def outputs(model, context, target):
+    """Mean and marginal variance of the prediction [2, ..., M, dy], and the log density of all targets [...]."""
+    prediction = model(context, target.x, target.mask)
+    moments = jnp.stack([x.reshape(target.y.shape) for x in (prediction.mean, prediction.variance)])
+    return moments, predictive.log_prob(prediction, target.y, target.mask)
+
+
+ORDER = np.array([2, 0, 3, 1])
+KEPT, ASKED = [0, 2, 3, 6], [1, 3]
+
+
+def hidden(points, kept):
+    """All but some points absent, with other finite values in their places."""
+    mask = np.isin(np.arange(len(points.x)), kept)
+    return Points(*(np.where(mask[:, None], rows, np.float32(1e3)) for rows in points[:2]), mask)
+
+
+def tasks():
+    """One batch for all laws: name -> context, target."""
+    context, target = (points(n, seed=n, mask=np.ones(n, bool)) for n in (N, M))
+    moved = lambda points, order: Points(points.x[order], points.y[order], points.mask)
+    return dict(
+        plain=(context, target), context_moved=(moved(context, np.random.default_rng(0).permutation(N)), target),
+        target_moved=(context, moved(target, ORDER)), other_context=(points(N, seed=9)._replace(mask=context.mask), target),
+        hidden=(hidden(context, KEPT), hidden(target, ASKED)), no_context=(hidden(context, []), target),
+        no_target=(context, hidden(target, [])))
+
+
+@functools.cache
+def made(name):
+    """Name of a task -> `outputs`, from one batch; and the gradient of the sum of all log densities."""
+    model, batch = MODELS[name], jax.tree.map(lambda *rows: np.stack(rows), *tasks().values())
+
+    @jit
+    def run(variables, context, target):
+        def total(variables):
+            moments, value = nn.apply(outputs, model)(variables, context, target)
+            return value.sum(), (moments, value)
+
+        return jax.grad(total, has_aux=True)(variables)
+
+    gradient, (moments, value) = run(variables_of(name), *batch)
+    return {task: (moments[:, i], value[i]) for i, task in enumerate(tasks())}, gradient["params"]
+
+
+@functools.cache
+def alone(name):
+    """`outputs` for one task without masks, compiled for each shape."""
+    return jit(functools.partial(nn.apply(outputs, MODELS[name]), variables_of(name)))
+
+
+@functools.cache
+def shapes(model, dim_x):
+    context = Points(jnp.zeros((3, dim_x)), jnp.zeros((3, model.dim_y)))
+    return jax.eval_shape(lambda: model.init(jax.random.key(0), context, context.x))["params"]
+
+
+def close(one, other, tolerance=3e-5):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), one, other)
+
+
+@pytest.mark.parametrize("dims, sizes, counts", [
+    ((1, 1), {}, (492354, 792514, 911831, 1341634, 1460951)), ((2, 1), BOUNDED, (492482, 792642, 911959, 1341762, 1461079)),
+    ((2, 3), {}, (493126, 793286, 918021, 1342406, 1467141)), ((2, 5), WHEEL, (33402, 55258, None, None, None))])
+def test_parameter_counts_of_the_published_models(dims, sizes, counts):
+    for kind, expected in zip(CLASSES, counts, strict=True):
+        if expected is None:
+            continue
+        latents = dict(num_latents=8) if sizes is WHEEL and kind == "lbanp" else {}
+        tree = shapes(CLASSES[kind](dims[1], **sizes, **latents), dims[0])
+        assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == expected, kind
+        assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
+
+
+def of_config(config):
+    """The model of a published configuration."""
+    kind, published = config["model"], config["config"]
+    latents = dict(num_latents=published["num_latents"]) if "num_latents" in published else {}
+    latents |= dict(num_block_latents=published["num_latents_per_layer"]) if "num_latents_per_layer" in published else {}
+    return CLASSES[kind](published["dim_y"], **latents), published["dim_x"], PUBLISHED[kind].PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "name", ["eqtnp", "lbanp", "lbanp_8", "lbanp_celeba_8", "lbanpnd", "cmanp", "cmanp_8_16", "cmanpand_bound"])
+def test_every_published_name_has_one_place(parity_dir, name):
+    fixture = json.loads((parity_dir / "names.json").read_text())[name]
+    model, dim_x, renamings = of_config(fixture["config"])
+    expected = shapes(model, dim_x)
+    tensors = {tensor: np.zeros(shape, np.float32) for tensor, shape in fixture["parameters"].items()}
+    tree = import_parameters(tensors, renamings, expected)
+    assert jax.tree.map(jnp.shape, tree) == jax.tree.map(jnp.shape, expected)
+
+
+def test_cmanp_computes_what_the_published_one_does(parity_dir, x64):
+    """Every listed output and gradient norm, in float64."""
+    fixture = np.load(parity_dir / "cmanp_8_16.npz")
+    part = {prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
+            for prefix in ("param", "in", "out64", "gradnorm64")}
+    inputs, expected, tensors = jax.tree.map(np.float64, part["in"]), part["out64"], part["param"]
+    model, dim_x, renamings = of_config(json.loads((parity_dir / "cmanp_8_16.json").read_text()))
+    tree = shapes(model, dim_x)
+    variables = {"params": import_parameters(jax.tree.map(np.float64, tensors), renamings, tree)}
+    context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
+
+    def outputs(model):
+        def of_levels(prefix, levels):
+            encodings = model.decode(levels, target.x)
+            prediction = model.predict(encodings, None)
+            return {f"{prefix}ctx_layer{i}": level for i, (level, _) in enumerate(levels)} | {
+                f"{prefix}mean": prediction.mean, f"{prefix}std": prediction.variance ** 0.5}, encodings, prediction
+
+        found, found_encodings, prediction = of_levels("", model.levels(context))
+        found |= dict(target_encoding=found_encodings, tar_ll_pp=prediction.log_prob(target.y),
+                      eval_tar_ll=model.log_likelihood(context, target).mean(), train_loss=model.loss(context, target).mean())
+        state = model.update(model.init_state((4,)), context)
+        for i, block in enumerate(state):  # theirs: batch and heads on one axis
+            found |= {f"state{i}_logc": block.log_normaliser.reshape(16, 16, 1), f"state{i}_emb": block.average.reshape(16, 16, 16)}
+        updated, encodings, _ = of_levels("after_update_", model.read(model.update(state, target)))
+        full = model.levels(Points(jnp.concatenate([context.x, target.x], 1), jnp.concatenate([context.y, target.y], 1)))
+        found["update_max_abs_diff_vs_full"] = jnp.abs(model.decode(full, target.x) - encodings).max()
+        return found | updated
+
+    found = jit(nn.apply(outputs, model))(variables)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+    gradient = jit(jax.grad(lambda v: model.apply(v, context, target, method="loss").mean()))(variables)["params"]
+    # Constant tensors say which of our parameters each published one became.
+    numbered = {name: np.full(tensor.shape, index) for index, (name, tensor) in enumerate(tensors.items())}
+    places = flatten_dict(import_parameters(numbered, renamings, tree))
+    names, norms = list(tensors), jax.tree.map(np.linalg.norm, flatten_dict(gradient))
+    assert len(places) == len(part["gradnorm64"])
+    for path, constant in places.items():
+        published = part["gradnorm64"][names[constant.flat[0]]]
+        np.testing.assert_allclose(norms[path], published, rtol=1e-9, atol=1e-12, err_msg="/".join(path))
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_layers_start_as_copies(copies):
+    model = MODELS["lbanp"].clone(copy_layers=copies)
+    params = jit(lambda: model.init(jax.random.key(0), points(N), points(M).x))()["params"]
+    for stack in ("encoder", "decoder"):
+        same = jax.tree.map(jnp.array_equal, params[f"{stack}_0"], params[f"{stack}_1"])
+        assert all(same for path, same in flatten_dict(same).items() if path[-1] == "kernel") == copies
+
+
+@each_model
+def test_points_in_any_order(name):
+    """But for the Cholesky form, whose variances depend on the order of the targets; its means do not."""
+    found, _ = made(name)
+    moments, value = found["plain"]
+    close(found["context_moved"], (moments, value), 1e-4)
+    moved, other = found["target_moved"]
+    close(moved[0], moments[0, ORDER])
+    if name in ("nd", "cmanpand"):
+        assert np.abs(moved[1] - moments[1, ORDER]).max() > 0.1
+    else:
+        close((moved, other), (moments[:, ORDER], value), 1e-4)
+    assert np.abs(found["other_context"][0] - moments).max() > 0.1  # the context is not ignored
+
+
+@each_model
+def test_a_masked_point_is_absent_and_a_batch_is_its_tasks(name):
+    context, target = tasks()["plain"]
+    moments, value = made(name)[0]["hidden"]
+    one = alone(name)(Points(context.x[KEPT], context.y[KEPT]), Points(target.x[ASKED], target.y[ASKED]))
+    close((moments[:, ASKED], value), one, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["eqtnp", "cmanp"])
+def test_no_context_at_all_is_a_masked_one(name):
+    _, target = tasks()["plain"]
+    close(made(name)[0]["no_context"], alone(name)(points(0), target._replace(mask=None)), 1e-4)
+
+
+@each_model
+def test_everything_is_finite_whatever_is_missing(name):
+    found, gradient = made(name)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((found, gradient)))
+    assert found["no_target"][1] == 0
+    unused = {path for path, leaf in flatten_dict(gradient).items() if not leaf.any()}
+    # What the released code counts and never uses.
+    assert unused == {path for path in flatten_dict(gradient) if path[0] == "predictor" and name in ("nd", "lowrank", "cmanpand")}
+
+
+def test_the_unused_predictor_may_go():
+    counts = [sum(leaf.size for leaf in jax.tree.leaves(shapes(LBANPND(unused_predictor=kept), 1))) for kept in (True, False)]
+    assert counts[0] - counts[1] == 64 * 128 + 128 + 128 * 2 + 2 == 8578
+
+
+def test_blocks_of_targets_follow_the_chain_rule():
+    """Against a loop: each block jointly, given the context and the true targets of the blocks before it."""
+    model, variables = MODELS["cmanpand"], variables_of("cmanpand")
+    target = points(M, 2, seed=5, mask=np.array([[1, 1, 1, 1], [0, 1, 0, 1]], bool))
+    context = points(N, 2, mask=np.ones((2, N), bool))
+
+    @jit
+    def of_block(start, stop):
+        place = jnp.arange(M)
+        seen = join(context, target._replace(mask=target.mask & (place < start)))
+        block = target._replace(mask=target.mask & (start <= place) & (place < stop))
+        return -model.apply(variables, seen, block, method="loss")
+
+    log_likelihood = jit(lambda size: model.clone(block_size=size).apply(variables, context, target, method="log_likelihood"),
+                         static_argnums=0)
+    of_blocks = (of_block(0, 3) + of_block(3, 4)) / target.mask.sum(1)
+    joint = of_block(0, M) / target.mask.sum(1)
+    close(log_likelihood(3), of_blocks)
+    close(log_likelihood(100), joint)
+    assert np.abs(of_blocks - joint).min() > 1e-3
+    with pytest.raises(ValueError, match="at least 1 point, not 0"):
+        log_likelihood(0)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="num_heads=3 does not divide features=16"):
+        shapes(LBANP(**{**SMALL, "num_heads": 3}), 1)
+    with pytest.raises(ValueError, match="LBANP has no state of constant size"):
+        MODELS["lbanp"].apply(variables_of("lbanp"), (), method="init_state")
+    with pytest.raises(ValueError, match="sigma_intention has no streaming state"):
+        model = MODELS["cmanp"].clone(cross_op="sigma_intention")
+        jax.eval_shape(lambda: model.apply(variables_of("cmanp"), (), method="init_state"))
