@@ -1,6 +1,6 @@
 """What configs share: parsing of their axes and the shapes of common sections. Helpers, never a published number."""
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
@@ -47,7 +47,7 @@ def few_shot_regressor(
     """The model section of a few-shot regressor of the Intention paper, its layers `width` wide (Appendix 4.1's shapes).
 
     Args:
-      name: intention, attention, neural_process or maml.
+      name: intention, attention, neural_process, mlp or maml.
       width: of every hidden layer.
       head_features: width of one of attention's five heads.
       weight_features: hidden widths of Intention's e_w; () is the identity.
@@ -72,10 +72,49 @@ def few_shot_regressor(
             **(ridge | dict(alpha=1e-3)),
         ),
         "neural_process": dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False),
+        "mlp": dict(features=(width,) * 3),
         # A wider first draw of the weights sends the inner steps to infinity before anything is learnt.
         "maml": dict(kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False),
     }
     return shared | own[name]
+
+
+# Model -> the parts whose fields are its own: see neural_process.
+_NEURAL_PROCESSES = {
+    "cnp": ("pooling",),
+    "canp": ("pooling", "attention"),
+    "np": ("pooling", "latent"),
+    "anp": ("pooling", "attention", "latent"),
+    "intention_anp": ("pooling", "attention", "latent"),
+    "bnp": ("pooling", "bootstrap"),
+    "banp": ("pooling", "attention", "bootstrap"),
+    "tnp_d": ("transformer", "tnp", "predictor"),
+    "tnp_a": ("transformer", "tnp", "predictor", "rollout"),
+    "tnp_nd": ("transformer", "tnp", "covariance", "tnp_covariance"),
+    "eqtnp": ("transformer", "levels"),
+    "lbanp": ("transformer", "levels", "latents"),
+    "lbanp_nd": ("transformer", "levels", "latents", "covariance", "levels_covariance"),
+    "cmanp": ("transformer", "levels", "latents", "blocks"),
+    "intention_cmanp": ("transformer", "levels", "latents", "blocks"),
+    "cmanp_and": ("transformer", "levels", "latents", "blocks", "covariance", "levels_covariance", "autoregression"),
+}
+
+
+def neural_process(name: str, dim_y: int, parts: Mapping[str, dict], **changes) -> dict:
+    """The model section of a neural process with `dim_y` outputs.
+
+    Args:
+      name: of the model.
+      dim_y: the number of outputs.
+      parts: part -> its fields, of all models of a config: models share parts, so that each number is written once.
+      **changes: fields with another value than the part has.
+    """
+    section = dict(name=name, dim_y=dim_y)
+    for part in _NEURAL_PROCESSES[name]:
+        section |= parts[part]
+    for key in changes:
+        _require(key, section, "model field")
+    return section | changes
 
 
 def _require(word: str, known: Sequence[str], what: str) -> None:

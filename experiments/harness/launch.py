@@ -99,6 +99,7 @@ def launch(config: ConfigDict, path: Path | None, options: Options, console: Con
         "steps": record.step,
         "seeds": settings.all_seeds.tolist(),
         "best_step": record.best_step,
+        "validation_losses": record.validation_losses,
         "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
         "steps_per_second": record.steps_per_second,
         "wall_time_s": record.wall_time_s + time.monotonic() - started,

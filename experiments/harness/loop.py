@@ -52,6 +52,7 @@ class Record:
     step: int = 0
     best_loss: float | None = None
     best_step: int | None = None
+    validation_losses: list[tuple[int, float]] = dataclasses.field(default_factory=list)  # (step, loss), the mean over seeds
     wall_time_s: float = 0.0  # over all processes that worked on the run
     steps_per_second: float = 0.0  # of the last process, compilation left out
 
@@ -97,6 +98,7 @@ def train(
                 if not math.isfinite(loss):
                     raise Diverged(_divergence("validation loss", step, latest))
                 row["validation_loss"] = loss
+                record.validation_losses.append((step, loss))
                 if record.best_loss is None or loss < record.best_loss:
                     record.best_loss, record.best_step = loss, step
                     best.save(step, state, dataclasses.asdict(record))

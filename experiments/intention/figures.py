@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.intention import scaling, untrained
+from experiments.intention import kabsch_figures, policy_figures, scaling, untrained
 from experiments.intention.tables import MODELS, PHASES, few_shot_results, mse_by_count, task_name
 
 _COLOURS = {"intention": drawing.RED, "attention": drawing.BLUE, "neural_process": drawing.GREEN, "maml": drawing.AMBER}
@@ -124,6 +124,10 @@ FIGURES = {
     "figure5": untrained.figure5,
     "figure6": figure6,
     "figure7": figure7,
+    "figure8": policy_figures.figure8,
+    "figure9": policy_figures.figure9,
+    "figure10": kabsch_figures.figure10,
+    "figure11": kabsch_figures.figure11,
     "figure13": figure13,
     "figure15": untrained.figure15,
 }

@@ -5,6 +5,7 @@ import numpy as np
 
 from experiments.harness.results import Result, latest_preset
 from experiments.harness.tables import Cell, Table, mark_best
+from experiments.intention.known_answer_tables import table_of
 from experiments.intention.scaling import figure3_table
 
 # Names of the models as the paper writes them, in its order.
@@ -83,4 +84,10 @@ def _figure7_table(experiment: str):
     return table
 
 
-TABLES = {"figure3": figure3_table, "figure7_sine": _figure7_table("sine"), "figure7_pixels": _figure7_table("pixels")}
+TABLES = {
+    "figure3": figure3_table,
+    "figure7_sine": _figure7_table("sine"),
+    "figure7_pixels": _figure7_table("pixels"),
+    "figure9": table_of("policy_distillation"),
+    "figure10": table_of("kabsch"),
+}

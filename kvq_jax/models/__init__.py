@@ -6,6 +6,7 @@ from kvq_jax.models.few_shot import (
     MAMLRegressor,
     NeuralProcessRegressor,
 )
+from kvq_jax.models.flat import MLPRegressor
 from kvq_jax.models.weight_regressors import (
     WEIGHT_REGRESSORS,
     AttentionWeights,
@@ -21,6 +22,7 @@ __all__ = [
     "IntentionRegressor",
     "IntentionWeights",
     "MAMLRegressor",
+    "MLPRegressor",
     "MLPWeights",
     "NeuralProcessRegressor",
     "NeuralProcessWeights",

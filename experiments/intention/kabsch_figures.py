@@ -1,0 +1,151 @@
+"""Figures 10 and 11 of the Intention paper: the generalised Kabsch task. And the view of one run."""
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.harness import drawing
+from experiments.harness.results import Result
+from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, required
+from experiments.intention.policy_figures import COLOURS
+
+_LINES = {"umeyama": ":", "affine": "--"}
+_COLUMNS = 4  # of Figure 11
+
+
+def figure10(results: Sequence[Result], folder: Path) -> Path:
+    """Validation error over training, with every model's mean error at the end and those of the two oracles (Section 5.4).
+
+    The curves are measured on the validation tasks; the numbers are the means of the evaluation, over more tasks.
+    """
+    found = required(results, "kabsch", "Figure 10")
+    first = next(iter(found.values()))
+    figure, ((axis,),) = drawing.new_figure(1, 1, width=6.4, height=3.9)
+    labels = [_draw_training(axis, model, result) for model, result in found.items()]
+    for method, summary in answers(first).items():
+        axis.axhline(summary["mean"], color=drawing.INK, linewidth=0.9, linestyle=_LINES[method])
+        labels.append((summary["mean"], f"{summary['mean']:.2g}  {ANSWERS[method]}", drawing.INK))
+    axis.set_yscale("log")
+    axis.set_xlim(0, first.content["steps"])
+    axis.set(xlabel="training steps", ylabel="mean squared error")
+    _write_beside(axis, labels)
+    noise = first.config["task"]["noise_std"]
+    axis.set_title(
+        f"Generalised Kabsch, preset {first.preset}, {first.config['task']['pairs']} pairs with noise {noise:g}\n"
+        f"curves: validation; numbers: mean of {first.metrics['trained/mse']['n']} evaluation tasks", fontsize=9)
+    rows = [(model, step, loss) for model, result in found.items() for step, loss in result.content["validation_losses"]]
+    ends = [(result.content["steps"], result.metrics["trained/mse"]["mean"]) for result in found.values()]
+    rows += [(f"{model}, evaluation", *end) for model, end in zip(found, ends)]
+    rows += [(ANSWERS[method], "", summary["mean"]) for method, summary in answers(first).items()]
+    drawing.save_numbers(folder / "figure10.csv", ["predictions_of", "step", "mse"], rows)
+    return drawing.save(figure, folder / "figure10.png")
+
+
+def figure11(results: Sequence[Result], folder: Path) -> Path:
+    """A point cloud, its image under an unknown map, the pairs that the models see, and the image as each model infers it.
+
+    The first row is the paper's, Intention at its end; then the other models, the truth in grey behind all of them. Of the maps
+    that examples.npz holds it is the one that turns the cloud furthest.
+    """
+    found = required(results, "kabsch", "Figure 11")
+    examples = {model: result.examples for model, result in found.items()}
+    result = next(iter(found.values()))
+    first = result.examples
+    shown = _turned_furthest(first)
+    cloud, target = first["cloud"], first["target"][shown]
+    rows = -(-(3 + len(examples)) // _COLUMNS)
+    figure, axes = drawing.new_figure(rows, _COLUMNS, width=2.2, height=2.45)
+    panels = [axis for line in axes for axis in line]
+    _draw_cloud(panels[0], cloud, cloud, "point cloud")
+    _draw_cloud(panels[1], cloud, target, "its image")
+    pairs = first["context_x"][shown], first["context_y"][shown]
+    _draw_pairs(panels[2], *pairs)
+    errors = {model: float(np.mean((arrays["trained/prediction"][shown] - target) ** 2)) for model, arrays in examples.items()}
+    for axis, (model, arrays) in zip(panels[3:], examples.items()):
+        axis.plot(*target.T[:2], ".", color=drawing.FAINT, markersize=2.0)
+        _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{MODELS[model]}, MSE {errors[model]:.1e}")
+        axis.title.set_color(COLOURS[model])
+    for axis in (panels[1], *panels[3 : 3 + len(examples)]):
+        _frame(axis, target)
+    _frame(panels[2], np.concatenate(pairs))
+    for axis in panels[3 + len(examples) :]:
+        axis.set_visible(False)
+    figure.suptitle(f"From {len(pairs[0])} pairs to a whole map (preset {result.preset})", fontsize=10)
+    drawing.save_numbers(folder / "figure11.csv", ["model", "mse_of_the_cloud"], errors.items())
+    return drawing.save(figure, folder / "figure11.png")
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """One run: its error over training, and one point cloud."""
+    (result,) = results
+    model, arrays = result.config["model"]["name"], result.examples
+    figure, axes = drawing.new_figure(1, 3, width=2.9, height=3.0)
+    _draw_training(axes[0][0], model, result)
+    for method, summary in answers(result).items():
+        axes[0][0].axhline(summary["mean"], color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
+    axes[0][0].set_yscale("log")
+    axes[0][0].set(xlabel="training steps", ylabel="mean squared error", title=f"{MODELS[model]}, preset {result.preset}")
+    axes[0][0].legend(fontsize=7)
+    shown = _turned_furthest(arrays)
+    _draw_cloud(axes[0][1], arrays["cloud"], arrays["target"][shown], "truth")
+    _draw_cloud(axes[0][2], arrays["cloud"], arrays["trained/prediction"][shown], "prediction")
+    for axis in axes[0][1:]:
+        _frame(axis, arrays["target"][shown])
+    return drawing.save(figure, folder / "figure.png")
+
+
+def _draw_training(axis: Axes, model: str, result: Result) -> tuple[float, str, str]:
+    """Draws the validation losses; returns the mean error of the evaluation, how to write it, and a colour."""
+    axis.plot(*zip(*result.content["validation_losses"]), color=COLOURS[model], label=MODELS[model])
+    mean = result.metrics["trained/mse"]["mean"]
+    return mean, f"{mean:.2g}  {MODELS[model]}", COLOURS[model]
+
+
+def _write_beside(axis: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
+    """Each text beside its height on a logarithmic axis, from above, moved down where it would cover the one above it."""
+    low, high = np.log10(axis.get_ylim())
+    room, gap = high - low, 0.062
+    place = 1.1
+    for mean, text, colour in sorted(labels, reverse=True):
+        place = min((np.log10(mean) - low) / room, place - gap)
+        axis.text(1.015, place, text, transform=axis.transAxes, color=colour, fontsize=8, va="center")
+
+
+def _draw_cloud(axis: Axes, cloud: np.ndarray, where: np.ndarray, title: str) -> None:
+    """The points at `where` [P, 2 or 3], seen along z, each in the colour of its x in `cloud`: one sees which is which."""
+    x = cloud[:, 0]
+    axis.scatter(*where.T[:2], c=x, cmap="viridis", vmax=x.max() + 0.2 * np.ptp(x), s=3.0, linewidths=0, zorder=3)
+    axis.set_title(title, fontsize=8.5)
+    _clear(axis)
+
+
+def _turned_furthest(arrays: Mapping[str, np.ndarray]) -> int:
+    """Which map of the examples leaves the cloud least correlated with itself."""
+    images = arrays["target"] - arrays["target"].mean(1, keepdims=True)
+    size = np.sqrt(np.sum(images**2, (1, 2)))
+    return int(np.argmin(np.sum(images * arrays["cloud"], (1, 2)) / size))
+
+
+def _draw_pairs(axis: Axes, points: np.ndarray, images: np.ndarray) -> None:
+    """The observed points (open), their images (full), and arrows between them."""
+    for start, end in zip(points[:, :2], images[:, :2]):
+        axis.annotate("", end, start, arrowprops=dict(arrowstyle="->", color=drawing.GREY, linewidth=0.8, shrinkA=3, shrinkB=3))
+        axis.plot(*start, "o", color=drawing.INK, fillstyle="none", markersize=4)
+        axis.plot(*end, "o", color=drawing.INK, markersize=4)
+    axis.set_title(f"{len(points)} observed pairs", fontsize=8.5)
+    _clear(axis)
+
+
+def _clear(axis: Axes) -> None:
+    """Equal units and a faint box, no ticks: only shapes matter."""
+    axis.set(xticks=[], yticks=[], aspect="equal")
+    axis.grid(False)
+    axis.spines[:].set(visible=True, color=drawing.FAINT)
+
+
+def _frame(axis: Axes, points: np.ndarray) -> None:
+    """Makes the axis show a square around the points."""
+    low, high = points[:, :2].min(0), points[:, :2].max(0)
+    centre, half = (low + high) / 2, 0.58 * (high - low).max()
+    axis.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))

@@ -1,0 +1,171 @@
+"""Figures 8 and 9 of the Intention paper: policy distillation. And the view of one run."""
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.harness import drawing
+from experiments.harness.results import Result
+from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, required
+
+COLOURS = {
+    "intention": drawing.RED,
+    "attention": drawing.BLUE,
+    "neural_process": drawing.GREEN,
+    "mlp": drawing.VIOLET,
+    "maml": drawing.AMBER,
+}
+_SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lower panels
+_FLOOR = 1e-9  # of the errors that Figure 9 draws: below it rounding has its say
+
+
+def figure8(results: Sequence[Result], folder: Path) -> Path:
+    """Four environments: observations, reward, target and every model's prediction; below, the surroundings of the target.
+
+    The grey rings are a Gaussian of standard deviation 1 around the target, of which the paper says neither width nor use: the
+    models are given squared distances. The area of an observation is proportional to it.
+    """
+    found = required(results, "policy_distillation", "Figure 8")
+    examples = {model: result.examples for model, result in found.items()}
+    shown = min(_SHOWN, len(next(iter(examples.values()))["target"]))
+    figure, axes = drawing.new_figure(2, shown, width=2.3, height=2.35)
+    for environment in range(shown):
+        _draw_environment(axes[0][environment], examples, environment)
+        _draw_surroundings(axes[1][environment], examples, environment)
+        axes[0][environment].set_title(f"environment {environment + 1}", fontsize=9)
+    axes[0][0].set_ylabel("all", fontsize=9)
+    axes[1][0].set_ylabel(f"target ± {_ZOOM}", fontsize=9)
+    _legend(figure, found)
+    figure.suptitle(f"Where is the target? (preset {next(iter(found.values())).preset})", fontsize=10)
+    rows = [
+        (model, environment + 1, *arrays["target"][environment].tolist(), *arrays["trained/prediction"][environment].tolist())
+        for model, arrays in examples.items()
+        for environment in range(shown)
+    ]
+    columns = ["model", "environment", "target_x", "target_y", "prediction_x", "prediction_y"]
+    drawing.save_numbers(folder / "figure8.csv", columns, rows)
+    return drawing.save(figure, folder / "figure8.png")
+
+
+def figure9(results: Sequence[Result], folder: Path) -> Path:
+    """The distribution of every model's error over environments, its mean written above (Section 5.3).
+
+    Means and standard errors are those of result.json; the violins show the environments of examples.npz, which are others.
+    """
+    found = required(results, "policy_distillation", "Figure 9")
+    first = next(iter(found.values()))
+    figure, ((axis,),) = drawing.new_figure(1, 1, width=6.6, height=3.6)
+    bodies = [(MODELS[model], COLOURS[model], errors(result, "trained/prediction"), result.metrics["trained/mse"])
+              for model, result in found.items()]
+    given = "linearised_intention"
+    bodies.append(("Intention,\nuntrained,\nlinearised", drawing.GREY, errors(first, given), answers(first)[given]))
+    for place, (_, colour, values, summary) in enumerate(bodies):
+        _draw_violin(axis, place, colour, values)
+        axis.text(place, 30, _short(summary["mean"]), ha="center", va="bottom", fontsize=8)
+    axis.axhline(1.0, color=drawing.GREY, linewidth=0.8, linestyle=":")
+    axis.text(len(bodies) - 0.45, 1.15, "predicting 0", ha="right", va="bottom", fontsize=7, color=drawing.GREY)
+    axis.set_yscale("log")
+    axis.set_ylim(_FLOOR / 2, 100)
+    axis.set_xticks(range(len(bodies)), [name for name, *_ in bodies], fontsize=8)
+    axis.grid(False, axis="x")
+    axis.set_ylabel("squared error of a coordinate")
+    exact = answers(first)["trilateration"]["mean"]
+    axis.set_title(
+        f"Policy distillation, preset {first.preset}: distribution, median (line) and mean (number)\n"
+        f"over {bodies[0][-1]['n']} environments; trilateration, the exact answer, has a mean of {_short(exact)}", fontsize=9)
+    numbers = ["mean", "sem", "median", "n"]
+    summaries = {name.replace("\n", " "): summary for name, _, _, summary in bodies}
+    summaries[ANSWERS["trilateration"]] = answers(first)["trilateration"]
+    rows = [(name, *(summary[number] for number in numbers)) for name, summary in summaries.items()]
+    drawing.save_numbers(folder / "figure9.csv", ["predictions_of", *numbers], rows)
+    return drawing.save(figure, folder / "figure9.png")
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """One run: two environments, and predicted against true coordinates."""
+    (result,) = results
+    model, arrays = result.config["model"]["name"], result.examples
+    figure, axes = drawing.new_figure(1, 3, width=2.8, height=2.9)
+    for environment, axis in zip(range(len(arrays["target"])), axes[0][:2]):
+        _draw_environment(axis, {model: arrays}, environment)
+        axis.set_title(f"environment {environment + 1}")
+    axis = axes[0][2]
+    axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
+    axis.plot(arrays["target"].ravel(), arrays["trained/prediction"].ravel(), ".", color=COLOURS[model], markersize=2)
+    axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
+    figure.suptitle(f"{MODELS[model]}, preset {result.preset}", fontsize=10)
+    return drawing.save(figure, folder / "figure.png")
+
+
+def errors(result: Result, predictions: str) -> np.ndarray:
+    """[environments]: the squared error, over the two coordinates, of what examples.npz holds under the name `predictions`."""
+    arrays = result.examples
+    return np.mean((arrays[predictions].astype(float) - arrays["target"]) ** 2, -1)
+
+
+def _draw_environment(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int) -> None:
+    first = next(iter(examples.values()))
+    target, places = first["target"][environment], first["places"][environment]
+    half = max(2.2, 0.4 + np.abs(target).max(), 0.4 + np.abs(places).max())
+    _draw_reward(axis, target, 2 * half)
+    reward = np.exp(-first["distances"][environment] / 2)
+    axis.scatter(*places.T, s=8 + 70 * reward, color=drawing.INK, linewidths=0, zorder=3)
+    _draw_predictions(axis, examples, environment, size=9)
+    axis.set(xlim=(-half, half), ylim=(-half, half), aspect="equal")
+
+
+def _draw_surroundings(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int) -> None:
+    x, y = next(iter(examples.values()))["target"][environment]
+    _draw_reward(axis, np.array([x, y]), 2 * _ZOOM)
+    _draw_predictions(axis, examples, environment, size=12)
+    axis.plot(x, y, "+", color=drawing.INK, markersize=14, zorder=6)
+    errors = {model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()}
+    outside = [MODELS[model] for model, error in errors.items() if error > _ZOOM]
+    if outside:
+        axis.text(0.03, 0.03, "outside: " + ", ".join(outside), transform=axis.transAxes, fontsize=7)
+    axis.set(xlim=(x - _ZOOM, x + _ZOOM), ylim=(y - _ZOOM, y + _ZOOM), aspect="equal")
+
+
+def _draw_reward(axis: Axes, target: np.ndarray, reach: float) -> None:
+    offsets = np.linspace(-reach, reach, 120)
+    squares = offsets**2
+    reward = np.exp(-(squares[:, None] + squares) / 2)
+    look = dict(levels=np.linspace(0.1, 0.98, 9), colors=drawing.FAINT, linewidths=0.7)
+    axis.contour(target[0] + offsets, target[1] + offsets, reward, **look)
+    axis.grid(False)
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set(visible=True, color=drawing.FAINT)
+
+
+def _draw_predictions(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int, size: float) -> None:
+    for model, arrays in reversed(examples.items()):  # Intention last, on top
+        look = dict(color=COLOURS[model], markersize=size, markeredgecolor="white", markeredgewidth=0.6)
+        axis.plot(*arrays["trained/prediction"][environment], "*", **look, zorder=5, label=MODELS[model])
+
+
+def _draw_violin(axis: Axes, place: int, colour: str, values: np.ndarray) -> None:
+    """The density of log10(values) as a body of constant greatest width; a line at the median."""
+    logarithms = np.log10(np.maximum(values, _FLOOR))
+    grid = np.linspace(logarithms.min() - 0.3, logarithms.max() + 0.3, 200)
+    width = max(1.06 * logarithms.std() * len(values) ** -0.2, 1e-3)  # Scott's rule
+    density = np.exp(-(((grid[:, None] - logarithms) / width) ** 2) / 2).sum(-1)
+    half = 0.4 * density / density.max()
+    axis.fill_betweenx(10**grid, place - half, place + half, color=colour, alpha=0.55, linewidth=0)
+    axis.plot([place - 0.25, place + 0.25], [np.median(values)] * 2, color=drawing.INK, linewidth=1.2)
+
+
+def _short(number: float | None) -> str:
+    return "not finite" if number is None else f"{number:.2g}"
+
+
+def _legend(figure, models) -> None:
+    from matplotlib.lines import Line2D
+
+    marks = [(MODELS[model], COLOURS[model], "*", 9) for model in models]
+    marks += [("observation", drawing.INK, "o", 5), ("target", drawing.INK, "+", 9)]
+    handles = [
+        Line2D([], [], label=label, color=colour, marker=mark, markersize=size, linestyle="")
+        for label, colour, mark, size in marks
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)

@@ -1,0 +1,105 @@
+"""Policy distillation: its sampler, its exact answers, and Figures 8 and 9 from runs at preset tiny."""
+import csv
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from configs.intention import policy_distillation as config_file
+from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.results import Result
+from experiments.intention import policy_distillation
+from experiments.intention.figures import FIGURES
+from experiments.intention.policy_distillation import PolicyDistillation, trilateration
+from experiments.intention.tables import TABLES
+
+TASK = PolicyDistillation(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-4)
+
+
+def draw(task, number):
+    return jax.jit(jax.vmap(lambda key: task.sample(key, None)))(jax.random.split(jax.random.key(0), number))
+
+
+def test_the_sampler_gives_normal_targets_places_and_their_squared_distances():
+    tasks = draw(TASK, 4000)
+    places, targets = tasks.context_x[..., :2], tasks.target_y[..., 0]
+    assert tasks.context_x.shape == (4000, 5, 3) and tasks.context_y.shape == (4000, 5, 1) and targets.shape == (4000, 2)
+    np.testing.assert_allclose(tasks.context_y[..., 0], np.sum((places - targets[:, None]) ** 2, -1), rtol=1e-5)
+    np.testing.assert_allclose(np.cov(targets.T), np.eye(2), atol=0.1)
+    np.testing.assert_allclose(np.cov(np.reshape(places, (-1, 2)).T), np.eye(2) / 4, atol=0.02)
+    assert tasks.context_mask.all() and (tasks.context_x[..., 2] == 1).all()
+    np.testing.assert_array_equal(tasks.target_x[7], [[1, 0, 0], [0, 1, 0]])
+
+
+def test_trilateration_by_hand():
+    """From (0, 0), (1, 0) and (0, 1) to (3, 4): 9 + 16, 4 + 16 and 9 + 9."""
+    places = jnp.array([[0.0, 0], [1, 0], [0, 1]])
+    np.testing.assert_allclose(trilateration(places, jnp.array([[25.0], [20], [18]])), [3, 4], atol=1e-5)
+
+
+def test_trilateration_in_space():
+    places, target = jax.random.normal(jax.random.key(0), (6, 3)), jnp.array([0.5, -2.0, 1.0])
+    distances = jnp.sum((places - target) ** 2, -1, keepdims=True)
+    np.testing.assert_allclose(trilateration(places, distances), target, atol=1e-4)
+
+
+def test_untrained_intention_is_as_good_as_the_oracle_on_linearised_inputs():
+    tasks = draw(TASK, 300)
+    errors = {name: np.square(answer - tasks.target_y).mean((1, 2)) for name, answer in jax.vmap(TASK.answers)(tasks).items()}
+    assert np.median(errors["trilateration"]) < 1e-12 and errors["trilateration"].max() < 1e-6
+    assert np.median(errors["linearised_intention"]) < 1e-8
+    biased = PolicyDistillation(5, 1.0, 0.5, linearised_alpha=1e6)  # an endless ridge predicts zero
+    np.testing.assert_allclose(jax.vmap(biased.answers)(tasks)["linearised_intention"], 0, atol=1e-2)
+
+
+def test_evaluation_is_a_plain_loop_over_tasks():
+    config = config_file.get_config("model=attention,preset=tiny")
+    own = split_evaluation(config.evaluation)[1] | dict(tasks=3, batch_size=2)
+    made, key = policy_distillation.build(config, own, None), jax.random.key(5)
+    variables = made.init(jax.random.key(0))
+    values = jax.jit(made.evaluate)(variables, None, key)
+    sampled = [made.sample(task_key, None) for task_key in jax.random.split(key, 3)]
+    losses = [made.loss(variables, jax.tree.map(lambda leaf: leaf[None], task), key)[0] for task in sampled]
+    np.testing.assert_allclose(values["mse"], losses, rtol=1e-4)
+
+
+def test_settings_are_checked():
+    config = config_file.get_config("preset=tiny")
+    config.task.place_std = 0.0
+    with pytest.raises(ConfigError, match="config.task: .*must be positive"):
+        policy_distillation.build(config, split_evaluation(config.evaluation)[1], None)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A run of the MLP, and the same once more under Intention's name."""
+    folder = tmp_path_factory.mktemp("run")
+    made = launch(config_file.get_config("model=mlp,preset=tiny"), folder, Options(), Console(quiet=True))
+    named = made.config | {"model": {"name": "intention"}}
+    return [made, Result(folder, made.content | {"config": named})]
+
+
+def test_figures_and_table_of_tiny_runs(results, tmp_path):
+    for figure, lines in (("figure8", 1 + 2 * 4), ("figure9", 1 + 2 + 2)):
+        assert FIGURES[figure](results, tmp_path).stat().st_size > 10_000
+        with (tmp_path / f"{figure}.csv").open() as file:
+            assert len(list(csv.reader(file))) == lines
+    table = TABLES["figure9"](results)
+    rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
+    assert rows["MAML"] == ["missing"] * 2 and rows["the paper's Figure 9"] == ["(curve)"] * 2
+    assert float(rows["trilateration (oracle)"][1]) < 1e-11 < 0.1 < float(rows["Intention"][1])
+
+
+def test_a_result_keeps_its_validation_losses(results):
+    for result in results:
+        assert [step for step, _ in result.content["validation_losses"]] == [20, 40]
+
+
+def test_without_results_there_is_nothing_to_draw(tmp_path):
+    assert TABLES["figure9"]([]) is None
+    for figure in ("figure8", "figure9"):
+        with pytest.raises(UserError, match="intention/policy_distillation; there are none"):
+            FIGURES[figure]([], tmp_path)
