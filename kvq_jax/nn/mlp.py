@@ -64,10 +64,15 @@ class Linear(nn.Module):
             bias_init = choose(BIAS_INITS, bias_init, "bias_init")
         ends = [sum(x.shape[-1] for x in inputs[:count]) for count in range(1, len(inputs) + 1)]
         kernel = self.param("kernel", kernel_init, (ends[-1], self.features), jnp.float32)
-        output = sum(x.astype(kernel.dtype) @ rows for x, rows in zip(inputs, jnp.split(kernel, ends[:-1]), strict=True))
+        output = sum(_product(x.astype(kernel.dtype), rows) for x, rows in zip(inputs, jnp.split(kernel, ends[:-1]), strict=True))
         if not self.use_bias:
             return output
         return output + self.param("bias", bias_init(ends[-1]), (self.features,), jnp.float32)
+
+
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., a] @ kernel [a, b] as one product of two matrices, whose gradient XLA multiplies a third faster on a CPU."""
+    return (x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 class MLP(nn.Module):
