@@ -10,7 +10,7 @@ from experiments.harness.errors import UserError
 from experiments.harness.settings import choose
 
 # name -> module with main(), which measures and prints.
-_BENCHMARKS = {name: f"scripts.benchmarks.{name}" for name in ("accuracy", "harness", "ops", "streaming")}
+_BENCHMARKS = {name: f"scripts.benchmarks.{name}" for name in ("accuracy", "harness", "np", "ops", "streaming")}
 
 
 def main(argv: list[str]) -> int:

@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from experiments.harness.settings import choose
 
-# kind -> the packages of experiments/ that have it: tables.TABLES, figures.FIGURES.
-_PAPERS = {"tables": ("intention",), "figures": ("intention", "kvq")}
+# kind -> paper -> the package of experiments/ that has it: tables.TABLES, figures.FIGURES.
+_PAPERS = {
+    "tables": {"intention": "intention", "cmanp": "neural_processes"},
+    "figures": {"intention": "intention", "cmanp": "neural_processes", "kvq": "kvq"},
+}
 
 
 def names(kind: str) -> list[str]:
@@ -19,5 +22,5 @@ def find(kind: str, name: str) -> Callable:
 
 
 def _all(kind: str) -> dict[str, Callable]:
-    modules = {paper: importlib.import_module(f"experiments.{paper}.{kind}") for paper in _PAPERS[kind]}
+    modules = {paper: importlib.import_module(f"experiments.{package}.{kind}") for paper, package in _PAPERS[kind].items()}
     return {f"{paper}/{name}": entry for paper, module in modules.items() for name, entry in getattr(module, kind.upper()).items()}

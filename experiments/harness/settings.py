@@ -34,8 +34,7 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
     Raises:
       ConfigError: an unknown or missing key, or a value of the wrong type.
     """
-    skipped = (*given, *(_OF_FLAX if issubclass(cls, nn.Module) else ()))
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.init and f.name not in skipped}
+    fields = {name: field for name, field in fields_of(cls).items() if name not in given}
     for key in section:
         if key not in fields:
             raise ConfigError(unknown(f"key of {where}", key, fields))
@@ -48,6 +47,12 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
         return cls(**values, **given)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def fields_of(cls: type) -> dict[str, dataclasses.Field]:
+    """The fields of a dataclass or linen module that a config section sets, by name."""
+    skipped = _OF_FLAX if issubclass(cls, nn.Module) else ()
+    return {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in skipped}
 
 
 def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str) -> Any:

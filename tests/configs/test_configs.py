@@ -59,7 +59,7 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     experiment = code.build(config, _evaluation(config, shared=False), None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
     state = jax.jit(make_init(experiment, optimizer))(jnp.uint32(0))
-    step = jax.jit(make_step(experiment, optimizer, 2), donate_argnums=0)
+    step = jax.jit(make_step(experiment, optimizer, min(2, config.train.batch_size)), donate_argnums=0)
     for _ in range(2):
         state, metrics = step(state, experiment.data["train"])
         assert np.isfinite(metrics["loss"])

@@ -16,7 +16,7 @@ from kvq_jax.nn.heads import Op
 
 
 class CMANP(LevelProcess):
-    """Constant Memory Attentive Neural Process (Section 3.3): the decoder of LBANP on latents of Constant Memory Attention Blocks.
+    """Constant Memory Attentive Neural Process (Section 3.3): LBANP's decoder on latents of Constant Memory Attention Blocks.
 
     Only the first attention of each block sees the context, at queries that are parameters, so the context may come in parts:
     see `update`. A state holds what those attentions keep, for each block; its size does not depend on the number of points,

@@ -1,4 +1,4 @@
-"""Conditioning on a long context in constant memory, and sampling functions, with any neural process: functions of (model, variables).
+"""Conditioning on a long context in constant memory, and sampling from any neural process: functions of (model, variables).
 
 A model with a state of constant size is itself a stream of points, `as_stream`: what kvq_jax.ops.streaming can do with a
 stream (fold in chunks, all prefixes, merge over devices) can be done with the model.
@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 def as_stream(model: NeuralProcess, variables: Any) -> Stream:
-    """A model as a stream: `update(state, x, y, mask)` takes points, `read(state, target_x)` gives the predictive distribution."""
+    """A model as a stream: `update(state, x, y, mask)` takes points, `read(state, target_x)` gives the prediction."""
     apply = functools.partial(model.apply, variables)
     return Stream(
         init=lambda dx, dy, *, batch=(): apply(batch, method="init_state"),

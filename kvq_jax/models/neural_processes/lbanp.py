@@ -135,9 +135,10 @@ class JointProcess(LevelProcess):
 
 
 class EQTNP(LevelProcess):
-    """Efficient-Queries TNP: the levels are the embedded context and what each of num_layers - 1 self-attention layers makes of it.
+    """Efficient-Queries TNP: LBANP without its bottleneck (Feng et al. 2023, arXiv 2211.08458).
 
-    Feng et al. 2023, LBANP (arXiv 2211.08458), Appendix. Encoding N points takes O(N^2), M targets O(N M).
+    The levels are the embedded context and what each of num_layers - 1 self-attention layers makes of the one before.
+    Encoding N points takes O(N^2), M targets O(N M).
     """
 
     def setup(self):
@@ -159,7 +160,7 @@ class LatentLayer(nn.Module):
 
     @nn.compact
     def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-        """latents [..., n, features], context [..., N, b], mask [..., N] -> [..., n, features]; leading dimensions broadcast."""
+        """latents [..., n, features], context [..., N, b], mask [..., N] -> [..., n, features]; dimensions broadcast."""
         latents = self.block(cross=True, name="cross")(latents, context, mask=mask)
         return self.block(name="latent")(latents)
 

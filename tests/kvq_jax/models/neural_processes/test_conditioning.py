@@ -183,7 +183,8 @@ def test_blocks_of_one_draw_what_the_joint_model_factors():
 
 def test_refusals():
     context, target = points(N), points(M, seed=5)
-    for name, options, match in [("cmanp", dict(block_size=0), "at least 1 point, not 0"), ("lbanp", dict(use_state=True), "no state")]:
+    for name, options, match in [
+            ("cmanp", dict(block_size=0), "at least 1 point, not 0"), ("lbanp", dict(use_state=True), "no state")]:
         with pytest.raises(ValueError, match=match):
             draws(MODELS[name], variables_of(name), context, target, **options)
     with pytest.raises(ValueError, match="chunk_size"):

@@ -140,7 +140,8 @@ def test_cmanp_computes_what_the_published_one_does(parity_dir, x64):
                       eval_tar_ll=model.log_likelihood(context, target).mean(), train_loss=model.loss(context, target).mean())
         state = model.update(model.init_state((4,)), context)
         for i, block in enumerate(state):  # theirs: batch and heads on one axis
-            found |= {f"state{i}_logc": block.log_normaliser.reshape(16, 16, 1), f"state{i}_emb": block.average.reshape(16, 16, 16)}
+            found |= {f"state{i}_logc": block.log_normaliser.reshape(16, 16, 1),
+                      f"state{i}_emb": block.average.reshape(16, 16, 16)}
         updated, encodings, _ = of_levels("after_update_", model.read(model.update(state, target)))
         full = model.levels(Points(jnp.concatenate([context.x, target.x], 1), jnp.concatenate([context.y, target.y], 1)))
         found["update_max_abs_diff_vs_full"] = jnp.abs(model.decode(full, target.x) - encodings).max()
@@ -206,8 +207,8 @@ def test_everything_is_finite_whatever_is_missing(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((found, gradient)))
     assert found["no_target"][1] == 0
     unused = {path for path, leaf in flatten_dict(gradient).items() if not leaf.any()}
-    # What the released code counts and never uses.
-    assert unused == {path for path in flatten_dict(gradient) if path[0] == "predictor" and name in ("nd", "lowrank", "cmanpand")}
+    joint = name in ("nd", "lowrank", "cmanpand")  # whose predictor the released code counts and never uses
+    assert unused == {path for path in flatten_dict(gradient) if path[0] == "predictor" and joint}
 
 
 def test_the_unused_predictor_may_go():

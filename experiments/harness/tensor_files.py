@@ -1,0 +1,102 @@
+"""Named tensors from the files that NumPy and PyTorch save.
+
+PyTorch's is a zip of raw storages and a pickle that says which part of which storage a tensor is. Here it is read without
+PyTorch and without running what it names: tensors become arrays, and objects of any class, such as the attrdict.AttrDict of
+the published checkpoints, plain dictionaries of their items.
+"""
+import io
+import pickle
+import zipfile
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.harness.errors import UserError, unknown
+
+# What reading a damaged file may raise: a pickle that is cut or changed is any sequence of operations.
+_DAMAGED = (
+    OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error,
+    pickle.UnpicklingError)
+_INNER = ("model", "state_dict")  # where a checkpoint keeps its state dict, beside the optimizer's and others
+_PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """Name -> array, of a .npz, or of a state dict or a checkpoint that PyTorch 1.6 or later wrote (.pt, .pth, .tar).
+
+    Raises UserError where the file is missing, damaged, of another kind or without tensors.
+    """
+    if path.suffix not in _READERS:
+        raise UserError(f"{path}: {unknown('kind of file', path.suffix, _READERS)}")
+    try:
+        tensors = _READERS[path.suffix](path)
+    except _DAMAGED as error:
+        raise UserError(f"cannot read tensors from {path}: {error}") from error
+    if not tensors:
+        raise UserError(f"{path} holds no tensors")
+    return tensors
+
+
+def _read_numpy(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
+        prefix = _PREFIX if any(name.startswith(_PREFIX) for name in file) else ""
+        return {name.removeprefix(prefix): file[name] for name in file if name.startswith(prefix)}
+
+
+def _read_torch(path: Path) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(path) as file:
+        content = _Unpickler(file).load()
+    while isinstance(content, Mapping) and (inner := [key for key in _INNER if isinstance(content.get(key), Mapping)]):
+        content = content[inner[0]]
+    if not isinstance(content, Mapping) or not all(isinstance(tensor, np.ndarray) for tensor in content.values()):
+        raise ValueError(f"expected tensors by name, or those in one of {', '.join(_INNER)}")
+    return dict(content)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads the pickle in a file of PyTorch; nothing that it names is imported."""
+
+    def __init__(self, file: zipfile.ZipFile):
+        place = next((name for name in file.namelist() if name.endswith("/data.pkl")), None)
+        if place is None:
+            raise ValueError("PyTorch did not write this zip")
+        super().__init__(io.BytesIO(file.read(place)))
+        self._file, self._folder = file, place.removesuffix("data.pkl")
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _KNOWN.get((module, name), _Items)
+
+    def persistent_load(self, place: tuple) -> np.ndarray:
+        _, dtype, key, *_ = place
+        return np.frombuffer(self._file.read(f"{self._folder}data/{key}"), dtype)
+
+
+class _Items(dict):
+    """An object of any class: the items that it is given, without its state."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def _tensor(storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *rest: Any) -> np.ndarray:
+    """Part of a storage; raises ValueError where it does not lie inside."""
+    size = storage.itemsize
+    return np.ndarray(shape, storage.dtype, storage, offset * size, tuple(stride * size for stride in strides)).copy()
+
+
+_STORAGES = dict(DoubleStorage=np.float64, FloatStorage=np.float32, HalfStorage=np.float16, BFloat16Storage=jnp.bfloat16,
+                 LongStorage=np.int64, IntStorage=np.int32, BoolStorage=np.bool_)
+_KNOWN = {("torch", name): np.dtype(kind) for name, kind in _STORAGES.items()} | {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *rest: tensor,
+}
+_READERS = {".npz": _read_numpy, ".pt": _read_torch, ".pth": _read_torch, ".tar": _read_torch}

@@ -1,0 +1,146 @@
+"""The contextual bandit of the TNP, LBANP and CMANP papers (CMANP, Appendix C.2, Table 7): trained on wheels, judged by regret.
+
+A neural process learns to predict the rewards of all arms from rounds whose rewards it has seen. It then plays wheels of other
+radii (acting.py), and its regret is told in percent of what pulling arms uniformly at random costs.
+"""
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.harness import settings
+from experiments.harness.experiment import Experiment, Variables
+from experiments.neural_processes import acting, wheel_figures, wheel_tables
+from experiments.neural_processes.wheel import ARMS, TASKS, Rewards, Wheel, published_wheel, quadrant_arm, stack
+from kvq_jax.models.neural_processes import NEURAL_PROCESSES, NeuralProcess
+
+SECTIONS = ("task", "rewards", "model", "loss")
+
+# The config's `loss` -> (a method of the model, its sign): the model's own loss, or the likelihood of the targets.
+LOSSES = {"own": ("loss", 1), "likelihood": ("log_likelihood", -1)}
+PUBLISHED_ROUNDS = 2000  # of an evaluation wheel of the published code; its orders are of all of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The config's `evaluation` section, less what every experiment has."""
+
+    wheels: str  # published: one wheel for each delta, in `seeds` orders; fresh: others for every seed
+    deltas: tuple
+    rounds: int
+    seeds: int
+    batch_size: int  # seeds that play at once
+    last: int  # rounds at the end of which the mean is the simple regret
+    exploration: float  # of UCB: mean + exploration * standard deviation
+    stages: int  # of the buffer of a model without a state of constant size: see acting.in_buffer
+    example_seeds: int
+
+    def __post_init__(self):
+        settings.choose(_ROUNDS, self.wheels, "config.evaluation.wheels")
+        if not 1 <= self.last <= self.rounds:
+            raise ValueError(f"last={self.last} of {self.rounds} rounds")
+        if self.wheels == "published" and self.rounds > PUBLISHED_ROUNDS:
+            raise ValueError(f"rounds={self.rounds}: a published wheel has {PUBLISHED_ROUNDS}")
+
+
+class Rounds(NamedTuple):
+    """What is played: the same for every model."""
+
+    wheel: Wheel  # [seeds, deltas, rounds]
+    uniform: jax.Array  # [seeds, deltas, rounds]: arms drawn uniformly
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError."""
+    task = settings.build_named(TASKS, config.task, "config.task")
+    rewards = settings.build(Rewards, config.rewards, "config.rewards")
+    model = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
+    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
+    data = task.data(rewards) | {"test": _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)}
+    method, sign = settings.choose(LOSSES, config.loss, "config.loss")
+    play = functools.partial(play_rounds, model, evaluation)
+
+    def sample(key, data):
+        return task.sample(key, data, rewards)
+
+    def init(key):
+        shapes = jax.eval_shape(sample, key, data["train"])
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return model.init(key, zeros.context, zeros.target, key=key, method="loss")
+
+    def loss(variables, batch, key):
+        return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})
+
+    def evaluate(variables, test, key):
+        return measures(test, play(variables, test.wheel, key), evaluation)
+
+    def examples(variables, test, key):
+        shown = jax.tree.map(lambda leaf: leaf[: evaluation.example_seeds], test.wheel)
+        arms = play(variables, shown, key)
+        return shown._asdict() | {"prediction": arms}
+
+    return Experiment(init, sample, loss, evaluate, examples, data, wheel_tables.run_table, wheel_figures.run_figure)
+
+
+def play_rounds(model: NeuralProcess, evaluation: Evaluation, variables: Variables, wheel: Wheel, key: jax.Array) -> jax.Array:
+    """The arms [seeds, deltas, rounds] that the model pulls."""
+    memory = acting.agent(model, variables, evaluation.stages)
+
+    def of_seed(inputs):
+        return acting.play(memory, *inputs, evaluation.exploration)
+
+    return jax.lax.map(of_seed, (wheel, jax.random.split(key, len(wheel.x))), batch_size=evaluation.batch_size)
+
+
+def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:
+    """'cumulative@<delta>' and 'simple@<delta>' of the arms played, and of the policies in POLICIES before a '/', [seeds].
+
+    The regret of all rounds, and the mean of the last ones, in percent of the mean over seeds of what Uniform's is.
+    """
+    values = {}
+    for policy, pulled in {"": arms, **{f"{name}/": arms_of(rounds) for name, arms_of in POLICIES.items()}}.items():
+        regret = acting.regret(rounds.wheel, pulled)
+        values[f"{policy}cumulative"] = regret.sum(-1)
+        values[f"{policy}simple"] = regret[..., -evaluation.last :].mean(-1)
+    percent = {name: 100 * value / values[f"uniform/{name.split('/')[-1]}"].mean(0) for name, value in values.items()}
+    return {f"{name}@{delta}": of[:, i] for name, of in percent.items() for i, delta in enumerate(evaluation.deltas)}
+
+
+# Policies that learn nothing, as rows of the table: rounds -> arms.
+POLICIES = {
+    "uniform": lambda rounds: rounds.uniform,
+    "first_arm": lambda rounds: jnp.zeros_like(rounds.wheel.best),
+    "quadrant": lambda rounds: quadrant_arm(rounds.wheel.x),
+    "oracle": lambda rounds: rounds.wheel.best,
+}
+
+
+def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
+    """As published: a seed is an order of the one wheel of each delta, and Uniform pulls the same arms in all orders."""
+
+    def of_order(order):
+        return stack([published_wheel(PUBLISHED_ROUNDS, delta, order, rewards) for delta in evaluation.deltas])
+
+    whole = stack([of_order(order) for order in range(evaluation.seeds)])
+    wheel = jax.tree.map(lambda leaf: leaf[:, :, : evaluation.rounds], whole)
+    uniform = np.random.RandomState(0).randint(ARMS, size=evaluation.rounds)
+    return Rounds(wheel, np.broadcast_to(uniform, wheel.best.shape))
+
+
+def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
+    """Each seed and delta has rounds, and arms of Uniform, of its own."""
+
+    def of_seed(starts):
+        pairs = zip(evaluation.deltas, starts, strict=True)
+        return stack([published_wheel(evaluation.rounds, delta, 0, rewards, start) for delta, start in pairs])
+
+    starts = np.arange(evaluation.seeds * len(evaluation.deltas)) + 10_000 * seed
+    wheel = stack([of_seed(row) for row in starts.reshape(evaluation.seeds, -1)])
+    return Rounds(wheel, np.random.RandomState(seed).randint(ARMS, size=wheel.best.shape))
+
+
+_ROUNDS = {"published": _published_rounds, "fresh": _fresh_rounds}

@@ -1,0 +1,188 @@
+"""Functions of one-dimensional Gaussian processes as tasks, and the exact posterior that no model can beat.
+
+The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP slides. Each function has its own kernel
+parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside the context and the targets.
+"""
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from kvq_jax.models.neural_processes import Points
+from kvq_jax.models.neural_processes.base import whole_mask
+from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
+from kvq_jax.ops import kernels
+from kvq_jax.ops.linalg import matmul
+
+
+class Hyperparameters(NamedTuple):
+    """The kernel of one function; the period is that of the periodic kernel alone."""
+
+    length_scale: jax.Array  # []
+    scale: jax.Array  # []
+    period: jax.Array  # []
+
+
+class GPTask(NamedTuple):
+    """Context and targets of one function, their numbers varying by mask alone, and the kernel it was drawn from."""
+
+    context: Points  # [max_context, 1]
+    target: Points  # [max_points - min_context, 1]
+    hyperparameters: Hyperparameters
+
+
+# exp(-d^2 / 2), (1 + sqrt(5) d + 5 d^2 / 3) exp(-sqrt(5) d) and exp(-2 sin^2(pi |x - x'| / period) / l^2), with d = |x - x'| / l:
+# the last is the first between points of a circle.
+KERNELS = {
+    "rbf": lambda x, y, h: kernels.gaussian(x, y, _gamma(h)),
+    "matern": lambda x, y, h: kernels.matern(x, y, _gamma(h), twice_nu=5),
+    "periodic": lambda x, y, h: kernels.gaussian(_on_circle(x, h.period), _on_circle(y, h.period), _gamma(h)),
+}
+
+
+def one_at_a_time(function: Callable) -> Callable:
+    """`function`, which calls LAPACK, with a loop over the batch where it is vmapped for a CPU; elsewhere as it is.
+
+    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of these. A
+    program with as many independent batches as threads then waits for ever: three kernels on two cores do. A loop over calls of
+    this size is no slower.
+    """
+    loop = jax.custom_batching.sequential_vmap(function)
+    return lambda *arrays: jax.lax.platform_dependent(*arrays, cpu=loop, default=function)
+
+
+_cholesky = one_at_a_time(jnp.linalg.cholesky)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianProcess:
+    """A distribution over functions, N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N} targets.
+
+    Each task has its own N and M. The published code gives all tasks of a batch the same two; the law of one task, and with it
+    the expected loss and gradient, is the same, as losses are means over the tasks of a number of each.
+
+    Attributes:
+      kernel: rbf, matern (nu = 5/2) or periodic.
+      length_scale, scale, period: (lowest, highest) of the uniform law of each.
+      noise: standard deviation of the Gaussian noise in y; more than 0, which keeps K positive definite in float32 without jitter
+        (smallest eigenvalue noise^2; the published 0.02 is far above the rounding of K, about 1e-6).
+      t_scale: (lowest, highest) scale of further noise by Student's t, uniform for each point; (0, 0) is none. The published
+        t_noise is (t, t), and (0, 0.15) for its -1.
+      t_freedom: degrees of freedom of it; 2.1 is published.
+      position: (lowest, highest) x.
+      min_context, max_context, min_targets, max_points: of the numbers of points.
+    """
+
+    kernel: str
+    length_scale: tuple
+    scale: tuple
+    period: tuple
+    noise: float
+    t_scale: tuple
+    t_freedom: float
+    position: tuple
+    min_context: int
+    max_context: int
+    min_targets: int
+    max_points: int
+
+    def __post_init__(self):
+        if self.kernel not in KERNELS:
+            raise ValueError(f"unknown kernel {self.kernel!r} (known: {', '.join(KERNELS)})")
+        for name in ("length_scale", "scale", "period"):
+            if not 0 < getattr(self, name)[0] <= getattr(self, name)[1]:
+                raise ValueError(f"{name} must be 0 < lowest <= highest, got {getattr(self, name)}")
+        if not self.noise > 0:
+            raise ValueError(f"noise must be positive, got {self.noise}")
+        if not 0 <= self.min_context <= self.max_context <= self.max_points - self.min_targets or self.min_targets < 1:
+            raise ValueError(
+                f"0 <= min_context <= max_context <= max_points - min_targets and 1 <= min_targets do not hold for "
+                f"{self.min_context}, {self.max_context}, {self.max_points} and {self.min_targets}"
+            )
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether all noise is Gaussian, so that the oracle is exact."""
+        return self.t_scale[1] == 0
+
+    def sample(self, key: jax.Array, data: None) -> GPTask:
+        """One function. `data` is not used.
+
+        It is drawn at max_points points: the first N are the context, the last M, from the end, the targets. Absent points are 0.
+        """
+        n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
+        uniform = jax.random.uniform(uniform_key, (self.max_points + 3,))  # one draw: random numbers are slow to compile
+        x = _within(self.position, uniform[:-3, None])
+        ranges = self.length_scale, self.scale, self.period
+        hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
+        factor = _cholesky(self._covariance(x, hyperparameters))
+        y = matmul(factor, jax.random.normal(normal_key, x.shape))
+        if not self.gaussian:
+            y += self._student(t_key, x.shape)
+        n = jax.random.randint(n_key, (), self.min_context, self.max_context + 1)
+        m = jax.random.randint(m_key, (), self.min_targets, self.max_points - n + 1)
+        context = _first(n, self.max_context, x, y)
+        return GPTask(context, _first(m, self.max_points - self.min_context, x[::-1], y[::-1]), hyperparameters)
+
+    def oracle(self, task: GPTask, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
+        """The posterior of y at x [M, 1] given the context and the kernel's parameters; absent targets: mean 0, variance 1.
+
+        With the Cholesky factor L of K over context C and targets T, mean = L_TC L_CC^-1 y_C, and L_TT is the factor of the
+        posterior covariance: no difference of near numbers is taken, which float32 could not bear.
+        """
+        n = task.context.x.shape[-2]
+        there = jnp.concatenate([whole_mask(task.context), whole_mask(Points(x, x, mask))])
+        covariance = self._covariance(jnp.concatenate([task.context.x, x]), task.hyperparameters)
+        factor = _cholesky(jnp.where(there & there[:, None], covariance, jnp.eye(len(there))))
+        y = jnp.where(there[:n, None], task.context.y, 0)
+        mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
+        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:])
+
+    def _covariance(self, x: jax.Array, hyperparameters: Hyperparameters) -> jax.Array:
+        """K [n, n] of y at x [n, 1]."""
+        signal = hyperparameters.scale**2 * KERNELS[self.kernel](x, x, hyperparameters)
+        return signal + self.noise**2 * jnp.eye(len(x))
+
+    def _student(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        scale_key, noise_key = jax.random.split(key)
+        return _within(self.t_scale, jax.random.uniform(scale_key, shape)) * jax.random.t(noise_key, self.t_freedom, shape)
+
+
+def oracle_log_likelihood(gp: GaussianProcess, task: GPTask) -> dict[str, jax.Array]:
+    """log p(targets | context, true kernel) / M: the sum over targets of each one's own, and the joint."""
+
+    def of_kinds(task):
+        joint = gp.oracle(task, task.target.x, task.target.mask)
+        points = count(task.target.mask, len(task.target.x))
+        kinds = {"marginal": marginals(joint), "joint": joint}
+        return {kind: log_prob(posterior, task.target.y, task.target.mask) / points for kind, posterior in kinds.items()}
+
+    return one_at_a_time(of_kinds)(task)
+
+
+def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:
+    """The normal of each target alone: batch [M], event [1]."""
+    return factorised(joint.mean[..., None], jnp.sqrt(joint.variance)[..., None])
+
+
+def _gamma(hyperparameters: Hyperparameters) -> jax.Array:
+    return 0.5 / hyperparameters.length_scale**2
+
+
+def _on_circle(x: jax.Array, period: jax.Array) -> jax.Array:
+    """x [n, 1] -> [n, 2] on the unit circle, where |u - u'| = 2 |sin(pi (x - x') / period)|."""
+    angle = 2 * jnp.pi * x / period
+    return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], -1)
+
+
+def _within(bounds: tuple, uniform: jax.Array) -> jax.Array:
+    return bounds[0] + (bounds[1] - bounds[0]) * uniform
+
+
+def _first(count: jax.Array, slots: int, x: jax.Array, y: jax.Array) -> Points:
+    """The first `count` of the points, in `slots` slots."""
+    mask = jnp.arange(slots) < count
+    return Points(*(jnp.where(mask[:, None], points[:slots], 0) for points in (x, y)), mask)

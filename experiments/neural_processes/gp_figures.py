@@ -1,0 +1,131 @@
+"""Pictures of one-dimensional meta-regression: functions and predictions, and the likelihoods of Table 4, from results."""
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.harness import drawing
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result
+from experiments.neural_processes.gp_tables import KERNELS, chosen_results, kind, log_likelihood
+from experiments.neural_processes.published import MODELS, TABLE4
+
+_BAND = 2  # standard deviations on each side
+_ACROSS = 4  # panels in a line
+_PREDICTION = "trained/prediction"  # among the examples of a result
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """One run: a function of each kernel (rows) seen through more and more of its points (columns)."""
+    (result,) = results
+    arrays, kernels = result.examples, result.config["evaluation"]["kernels"]
+    figure, axes = drawing.new_figure(len(kernels), len(arrays["counts"]), width=3.4, height=2.3, sharex=True, sharey="row")
+    for row, kernel in enumerate(kernels):
+        for column, count in enumerate(arrays["counts"]):
+            _draw_function(axes[row][column], arrays, row, column)
+            if row == 0:
+                axes[row][column].set_title(f"{count} context points")
+        axes[row][0].set_ylabel(KERNELS[kernel])
+    axes = result.content["axes"]
+    figure.suptitle(f"{MODELS[axes['model']]}, {axes['std']} std, {axes['protocol']} protocol (preset {result.preset})")
+    _legend(figure)
+    return drawing.save(figure, folder / "figure.png")
+
+
+def functions(results: Sequence[Result], folder: Path) -> Path:
+    """Every model on the same function of the first kernel and the middle number of its points."""
+    cells = _required(results, "gp_functions")
+    cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
+    lines = -(-len(cells) // _ACROSS)
+    figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
+    panels = [axis for line in axes for axis in line]
+    rows = []
+    for axis, (model, result) in zip(panels, cells.items()):
+        arrays = result.examples
+        column = len(arrays["counts"]) // 2
+        _draw_function(axis, arrays, 0, column)
+        axis.set_title(f"{MODELS[model]}, {result.content['steps']} steps", fontsize=9)
+        rows += [(model, *map(float, numbers)) for numbers in zip(arrays["x"], *arrays["trained/prediction"][0, column], *arrays["oracle"][0, column])]
+    for axis in panels[len(cells) :]:
+        axis.set_visible(False)
+    figure.suptitle(f"One function, every model (preset {next(iter(cells.values())).preset})")
+    _legend(figure)
+    drawing.save_numbers(folder / "gp_functions.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
+    return drawing.save(figure, folder / "gp_functions.png")
+
+
+def likelihoods(results: Sequence[Result], folder: Path) -> Path:
+    """Table 4 as a picture: our likelihoods, with the published and the same standard deviation, the paper's, and the oracle's."""
+    cells = _required(results, "gp_likelihoods")
+    kernels, models = list(KERNELS), [model for model in MODELS if any(model == name for name, _ in cells)]
+    figure, axes = drawing.new_figure(1, len(kernels), width=3.4, height=1.2 + 0.27 * len(models), sharey=True)
+    rows = []
+    for axis, kernel in zip(axes[0], kernels):
+        for place, model in enumerate(models):
+            result = cells.get((model, "published")) or cells[model, "same"]
+            oracle = log_likelihood(result, f"{kernel}/oracle_{kind(model)}").mean
+            ours = {std: log_likelihood(cells.get((model, std)), f"{kernel}/target") for std in _MARKS}
+            paper = TABLE4.get(model, {}).get(kernel, (None,))[0]
+            if oracle is not None:
+                axis.plot([oracle] * 2, [place - 0.5, place + 0.5], color=drawing.INK, linewidth=1.2)
+            for std, cell in ours.items():
+                if cell.mean is not None:
+                    axis.errorbar(cell.mean, place, xerr=cell.error, linestyle="none", **_MARKS[std])
+            if paper is not None:
+                axis.plot(paper, place, **_PAPER)
+            rows.append((kernel, model, kind(model), *(number for c in ours.values() for number in (c.mean, c.error)), paper, oracle))
+        axis.set_title(KERNELS[kernel])
+        axis.set_xlabel("log-likelihood per target")
+        axis.set_xlim(left=max(axis.get_xlim()[0], -3))
+    axes[0][0].set_yticks(range(len(models)), [MODELS[model] for model in models])
+    axes[0][0].invert_yaxis()
+    handles = [*(axes[0][0].plot([], [], **{"linestyle": "none"} | look)[0] for look in (*_MARKS.values(), _PAPER))]
+    handles += axes[0][0].plot([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)")
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    figure.suptitle(f"1-D meta-regression (preset {next(iter(cells.values())).preset}); below -3 not shown")
+    columns = ["kernel", "model", "likelihood", "published_std", "sem", "same_std", "same_sem", "paper", "oracle"]
+    drawing.save_numbers(folder / "gp_likelihoods.csv", columns, rows)
+    return drawing.save(figure, folder / "gp_likelihoods.png")
+
+
+_MARKS = {
+    "published": dict(marker="o", color=drawing.RED, markersize=5, label="ours, published std"),
+    "same": dict(marker="o", color=drawing.RED, markersize=5, markerfacecolor="white", label="ours, same std"),
+}
+_PAPER = dict(marker="x", color=drawing.BLUE, markersize=6, linestyle="none", label="the paper, 100000 steps")
+
+
+def _required(results: Sequence[Result], figure: str):
+    cells = chosen_results(results)
+    if not cells:
+        raise UserError(f"{figure} needs results of neural_processes/gp; there are none")
+    return cells
+
+
+def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
+    """The posterior of the true kernel, the prediction, and the points of one function, those not in the context hollow."""
+    for name, colour, alpha in (("oracle", drawing.INK, 0.13), ("trained/prediction", drawing.RED, 0.2)):
+        mean, std = arrays[name][row, column]
+        axis.fill_between(arrays["x"], mean - _BAND * std, mean + _BAND * std, color=colour, alpha=alpha, linewidth=0)
+        axis.plot(arrays["x"], mean, color=colour, linewidth=1.0 if name == "oracle" else 1.4, linestyle="--" if name == "oracle" else "-")
+    x, y, count = arrays["context_x"][row], arrays["context_y"][row], arrays["counts"][column]
+    axis.plot(x[count:], y[count:], "o", color=drawing.INK, markersize=3, fillstyle="none", markeredgewidth=0.6)
+    axis.plot(x[:count], y[:count], "o", color=drawing.INK, markersize=4)
+    mean, std = arrays["oracle"][row, 0]
+    low, high = (mean - 2 * _BAND * std).min(), (mean + 2 * _BAND * std).max()
+    axis.set_ylim(low, high)
+
+
+def _legend(figure: Figure) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=drawing.RED, alpha=0.4, label=f"prediction ± {_BAND} std"),
+        Patch(color=drawing.INK, alpha=0.3, label=f"posterior of the true kernel ± {_BAND} std"),
+        Line2D([], [], marker="o", linestyle="none", color=drawing.INK, label="context"),
+        Line2D([], [], marker="o", linestyle="none", color=drawing.INK, fillstyle="none", label="not shown to the model"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)

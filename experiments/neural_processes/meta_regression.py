@@ -1,0 +1,119 @@
+"""One-dimensional meta-regression (CMANP paper, Section 4.2, Table 4): trained on functions of one kernel, judged on several.
+
+The likelihood of every evaluation task stands beside that of the true kernel's posterior, of each target alone (`marginal`: what
+CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
+"""
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from experiments.harness import settings
+from experiments.harness.evaluation import over_tasks
+from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.neural_processes import gp_figures, gp_tables
+from experiments.neural_processes.gp import KERNELS, GaussianProcess, oracle_log_likelihood
+from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points
+
+SECTIONS = ("task", "model")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The config's `evaluation` section, less what every experiment has."""
+
+    kernels: tuple  # names of KERNELS
+    tasks: int  # functions of each kernel
+    batch_size: int  # functions of each kernel evaluated at once
+    example_counts: tuple  # context sizes of the picture, increasing
+    example_points: int  # positions of its curves
+
+    def __post_init__(self):
+        unknown = [kernel for kernel in self.kernels if kernel not in KERNELS]
+        if unknown or not self.kernels:
+            raise ValueError(f"kernels must be some of {', '.join(KERNELS)}, got {self.kernels}")
+        if not self.example_counts or list(self.example_counts) != sorted(set(self.example_counts)):
+            raise ValueError(f"example_counts must be increasing numbers, got {self.example_counts}")
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError."""
+    task = settings.build(GaussianProcess, config.task, "config.task")
+    model = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
+    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
+    judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
+
+    def init(key):
+        sampled = task.sample(key, None)
+        return model.init(key, sampled.context, sampled.target, key=key, method="loss")
+
+    def loss(variables, batch, key):
+        return model.apply(variables, batch.context, batch.target, key=key, method="loss").mean(), ({}, {})
+
+    def evaluate(variables, test, key):
+        def of_function(task_key):
+            """Every kernel gets the same positions, numbers of points and draws, and one call of the model sees all of them."""
+            sample_key, *model_keys = jax.random.split(task_key, 3)
+            tasks = [gp.sample(sample_key, test) for gp in judged.values()]
+            context, target, _ = _stack(tasks)
+
+            def log_likelihood(given):
+                points, model_key = given
+                return model.apply(variables, context, points, key=model_key, method="log_likelihood")
+
+            slots = max(task.max_context, target.x.shape[1])
+            judged_at = _stack([_padded(points, slots) for points in (target, context)])
+            found = jax.lax.map(log_likelihood, (judged_at, jnp.stack(model_keys)))
+            values = {f"{kernel}/{what}": found[i, j] for i, what in enumerate(("target", "context")) for j, kernel in enumerate(judged)}
+            if not task.gaussian:
+                return values
+            for (kernel, gp), sampled in zip(judged.items(), tasks):
+                for kind, best in oracle_log_likelihood(gp, sampled).items():
+                    values |= {f"{kernel}/oracle_{kind}": best, f"{kernel}/gap_{kind}": best - values[f"{kernel}/target"]}
+            return values
+
+        return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size)
+
+    def examples(variables, test, key):
+        return _examples(task, evaluation, lambda *given: model.apply(variables, *given, key=key), key)
+
+    return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA, gp_tables.run_table, gp_figures.run_figure)
+
+
+def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.Array) -> dict[str, jax.Array]:
+    """One function of each kernel K, seen through its first C[0], C[1], ... points, predicted at G positions.
+
+    Returns:
+      counts [C], x [G], context_x and context_y [K, max C]; prediction and oracle [K, C, 2, G]: means and standard deviations.
+    """
+    counts, most = jnp.asarray(evaluation.example_counts), evaluation.example_counts[-1]
+    x = jnp.linspace(*task.position, evaluation.example_points)[:, None]
+    masks = jnp.arange(most) < counts[:, None]
+
+    def of_kernel(kernel):
+        gp = dataclasses.replace(task, kernel=kernel, min_context=most, max_context=most, max_points=most + task.min_targets)
+        sampled = gp.sample(key, None)
+        contexts = Points(*(jnp.broadcast_to(part, (len(counts), *part.shape)) for part in sampled.context[:2]), masks)
+        oracle = jax.lax.map(lambda context: _moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts)
+        return contexts, oracle
+
+    context, oracle = _stack([of_kernel(kernel) for kernel in evaluation.kernels])
+    shape = (*context.x.shape[:2], len(x))
+    prediction = _moments(predict(context, jnp.broadcast_to(x, (*shape, 1))), shape)
+    drawn = {"counts": counts, "x": x[:, 0], "context_x": context.x[:, 0, :, 0], "context_y": context.y[:, 0, :, 0]}
+    return drawn | {"prediction": prediction, "oracle": oracle}
+
+
+def _moments(predictive, shape: tuple[int, ...]) -> jax.Array:
+    """Means and standard deviations of targets with one output, [..., 2, M] for shape [..., M], of any kind of distribution."""
+    return jnp.stack([predictive.mean.reshape(shape), jnp.sqrt(predictive.variance).reshape(shape)], -2)
+
+
+def _padded(points: Points, slots: int) -> Points:
+    """Points of K tasks, [K, n, ...], with absent ones after them: [K, slots, ...]."""
+    return jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2)), points)
+
+
+def _stack(trees: list):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

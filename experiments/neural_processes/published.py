@@ -1,0 +1,57 @@
+"""What the papers of the neural-process family print: names, in the order of their tables, and numbers."""
+
+# Names of the models as the papers write them. Those without a number below are not in Table 4; the last two are ours.
+MODELS = {
+    "cnp": "CNP",
+    "canp": "CANP",
+    "np": "NP",
+    "anp": "ANP",
+    "bnp": "BNP",
+    "banp": "BANP",
+    "tnp_d": "TNP-D",
+    "eqtnp": "EQTNP",
+    "lbanp": "LBANP",
+    "cmanp": "CMANP",
+    "tnp_a": "TNP-A",
+    "tnp_nd": "TNP-ND",
+    "lbanp_nd": "LBANP-ND",
+    "cmanp_and": "CMANP-AND",
+    "intention_anp": "Intention ANP",
+    "intention_cmanp": "Intention CMANP",
+}
+# Those whose log-likelihood is the joint one of all targets, over their number; the others': the mean over targets, each alone.
+JOINT = ("tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and")
+# Those whose published standard deviation is at least 0.1; the others' has no floor.
+FLOORED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")
+
+# CMANP paper (Feng et al. 2024), Table 4: model -> kernel -> log-likelihood and its deviation over 5 seeds. TNP and LBANP papers
+# have the same rows, up to their own models.
+TABLE4 = {
+    "cnp": {"rbf": (0.26, 0.02), "matern": (0.04, 0.02)},
+    "canp": {"rbf": (0.79, 0.00), "matern": (0.62, 0.00)},
+    "np": {"rbf": (0.27, 0.01), "matern": (0.07, 0.01)},
+    "anp": {"rbf": (0.81, 0.00), "matern": (0.63, 0.00)},
+    "bnp": {"rbf": (0.38, 0.02), "matern": (0.18, 0.02)},
+    "banp": {"rbf": (0.82, 0.01), "matern": (0.66, 0.00)},
+    "tnp_d": {"rbf": (1.39, 0.00), "matern": (0.95, 0.01)},
+    "lbanp": {"rbf": (1.27, 0.02), "matern": (0.85, 0.02)},
+    "cmanp": {"rbf": (1.24, 0.01), "matern": (0.80, 0.01)},
+    "tnp_nd": {"rbf": (1.46, 0.00), "matern": (1.02, 0.00)},
+    "lbanp_nd": {"rbf": (1.24, 0.03), "matern": (0.78, 0.02)},
+    "cmanp_and": {"rbf": (1.48, 0.03), "matern": (0.96, 0.01)},
+}
+
+# CMANP paper, Table 7, contextual bandits: policy -> radius delta -> cumulative regret after 2000 rounds in percent of Uniform's
+# mean, and its deviation over 50 runs. The deviations of Uniform show how it was made: see wheel.published_wheel.
+TABLE7 = {
+    "uniform": {0.7: (100.00, 1.18), 0.9: (100.00, 3.03), 0.95: (100.00, 4.16), 0.99: (100.00, 7.52), 0.995: (100.00, 8.11)},
+    "cnp": {0.7: (4.08, 0.29), 0.9: (8.14, 0.33), 0.95: (8.01, 0.40), 0.99: (26.78, 0.85), 0.995: (38.25, 1.01)},
+    "canp": {0.7: (8.08, 9.93), 0.9: (11.69, 11.96), 0.95: (24.49, 13.25), 0.99: (47.33, 20.49), 0.995: (49.59, 17.87)},
+    "np": {0.7: (1.56, 0.13), 0.9: (2.96, 0.28), 0.95: (4.24, 0.22), 0.99: (18.00, 0.42), 0.995: (25.53, 0.18)},
+    "anp": {0.7: (1.62, 0.16), 0.9: (4.05, 0.31), 0.95: (5.39, 0.50), 0.99: (19.57, 0.67), 0.995: (27.65, 0.95)},
+    "bnp": {0.7: (62.51, 1.07), 0.9: (57.49, 2.13), 0.95: (58.22, 2.27), 0.99: (58.91, 3.77), 0.995: (62.50, 4.85)},
+    "banp": {0.7: (4.23, 16.58), 0.9: (12.42, 29.58), 0.95: (31.10, 36.10), 0.99: (52.59, 18.11), 0.995: (49.55, 14.52)},
+    "tnp_d": {0.7: (1.18, 0.94), 0.9: (1.70, 0.41), 0.95: (2.55, 0.43), 0.99: (3.57, 1.22), 0.995: (4.68, 1.09)},
+    "lbanp": {0.7: (1.11, 0.36), 0.9: (1.75, 0.22), 0.95: (1.65, 0.23), 0.99: (6.13, 0.44), 0.995: (8.76, 0.15)},
+    "cmanp": {0.7: (0.93, 0.12), 0.9: (1.56, 0.10), 0.95: (1.87, 0.32), 0.99: (9.04, 0.42), 0.995: (13.02, 0.03)},
+}

@@ -1,0 +1,187 @@
+"""The wheel bandit: five arms, a disc cut at radius delta (Riquelme et al. 2018, arXiv 1802.09127; CMANP paper, Appendix C.2).
+
+A context is a point of the unit disc. Within radius delta arm 0 pays best, about 1.2 against 1; beyond it the arm of the
+point's quadrant pays about 50. Here are the wheels of the published code, point for point, a sampler of fresh ones for use
+inside jit, and the two readings of how models are trained on them.
+"""
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvq_jax.models.neural_processes import Points
+
+ARMS = 5
+MEANS = (1.2, 1.0, 1.0, 1.0, 1.0)  # of the arms where they do not pay well
+LARGE_MEAN = 50.0
+
+
+class Wheel(NamedTuple):
+    """Rounds of the bandit. The rewards are realised: what each arm would pay in this round."""
+
+    x: jax.Array  # [..., n, 2]
+    reward: jax.Array  # [..., n, 5]
+    best: jax.Array  # [..., n] int: the arm that pays best on average, not always in its round
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewards:
+    """The config's `rewards` section: how far rewards spread around their means."""
+
+    small_std: float
+    large_std: float
+
+    def __post_init__(self):
+        if self.small_std < 0 or self.large_std < 0:
+            raise ValueError(f"standard deviations are not negative, got {self.small_std} and {self.large_std}")
+
+    def wheel(self, x, delta, small_noise, large_noise) -> Wheel:
+        """The rounds at x [..., n, 2] from standard normal noise [..., n, 5] and [..., n]; all of NumPy, or all of JAX."""
+        xp = x.__array_namespace__()
+        quadrant, outside = quadrant_arm(x), is_outside(x, delta)
+        small = xp.asarray(MEANS, dtype=x.dtype) + self.small_std * small_noise
+        large = LARGE_MEAN + self.large_std * large_noise
+        pays = outside[..., None] & (xp.arange(ARMS) == quadrant[..., None])
+        return Wheel(x, xp.where(pays, large[..., None], small), xp.where(outside, quadrant, 0))
+
+
+def quadrant_arm(x):
+    """The arm of the quadrant of x [..., 2]: 1 to 4 counterclockwise from (+, +)."""
+    xp = x.__array_namespace__()
+    right, up = x[..., 0] > 0, x[..., 1] > 0
+    return xp.where(up, xp.where(right, 1, 2), xp.where(right, 4, 3))
+
+
+def is_outside(x, delta):
+    """Whether x [..., 2] has radius delta or more."""
+    return x.__array_namespace__().linalg.norm(x, axis=-1) >= delta
+
+
+def published_wheel(points: int, delta: float, order: int, rewards: Rewards, start: int = 0) -> Wheel:
+    """The wheel of the published code, in float32, from NumPy's legacy generator.
+
+    It draws blocks of points // 3 locations in the square and keeps those in the disc, then for one round after the other the
+    five small rewards and, where one arm pays well, the large one.
+
+    Args:
+      points: number of rounds. A smaller wheel has the first locations of a larger one.
+      delta: radius.
+      order: seed of the order of the rounds, which the published code calls the seed of the wheel.
+      rewards: how far they spread.
+      start: seed of the generator; the published code always starts it at 0, so that its wheels are one wheel.
+    """
+    random = np.random.RandomState(start)
+    x = np.empty((0, 2))
+    while len(x) < points:
+        block = random.uniform(-1, 1, (max(points // 3, 1), 2))
+        x = np.concatenate([x, block[np.linalg.norm(block, axis=-1) <= 1]])
+    x = x[:points]
+    draws = ARMS + is_outside(x, delta)
+    noise = np.append(random.standard_normal(draws.sum()), 0.0)  # the last round may have no large reward to read
+    first = (np.cumsum(draws) - draws)[:, None] + np.arange(ARMS + 1)
+    wheel = rewards.wheel(x, delta, noise[first[:, :ARMS]], noise[first[:, ARMS]])
+    ordered = np.random.RandomState(order).permutation(points)
+    return Wheel(*(leaf[ordered].astype(kind) for leaf, kind in zip(wheel, (np.float32, np.float32, np.int32))))
+
+
+def stack(wheels: Sequence[Wheel]) -> Wheel:
+    """Wheels of NumPy on a new leading axis."""
+    return Wheel(*map(np.stack, zip(*wheels)))
+
+
+def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards: Rewards) -> Wheel:
+    """`points` fresh rounds, uniform in the disc."""
+    radius_key, angle_key, small_key, large_key = jax.random.split(key, 4)
+    radius = jnp.sqrt(jax.random.uniform(radius_key, (points,)))
+    angle = jax.random.uniform(angle_key, (points,), maxval=2 * jnp.pi)
+    x = radius[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
+    return rewards.wheel(x, delta, jax.random.normal(small_key, (points, ARMS)), jax.random.normal(large_key, (points,)))
+
+
+class WheelTask(NamedTuple):
+    """Rounds that a model sees, and rounds whose rewards it predicts."""
+
+    context: Points
+    target: Points
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedWheels:
+    """The published code's training: the same wheels, with the same context and targets, in every step.
+
+    A task is all wheels together, [wheels, n, ...]: one task is a batch of the published code.
+    """
+
+    deltas: tuple
+    context: int
+    targets: int
+    drop: float  # probability that a reward of the context is noise instead, N(0, 1), drawn anew in every step
+
+    def __post_init__(self):
+        _check(self)
+
+    def data(self, rewards: Rewards) -> dict[str, Wheel]:
+        """The published wheels to train on; others of the same radii, with rounds never seen, to validate on."""
+        points = self.context + self.targets
+
+        def wheels(start):
+            return stack([published_wheel(points, delta, order, rewards, start) for order, delta in enumerate(self.deltas)])
+
+        return {"train": wheels(0), "validation": wheels(1)}
+
+    def sample(self, key: jax.Array, data: Wheel, rewards: Rewards) -> WheelTask:
+        return _task(key, data, self)
+
+
+@dataclasses.dataclass(frozen=True)
+class FreshWheels:
+    """The paper's text: a new wheel for every task, its radius uniform in `delta`."""
+
+    delta: tuple
+    context: int
+    targets: int
+    drop: float  # as in FixedWheels
+
+    def __post_init__(self):
+        _check(self)
+
+    def data(self, rewards: Rewards) -> dict[str, None]:
+        return {"train": None, "validation": None}
+
+    def sample(self, key: jax.Array, data: None, rewards: Rewards) -> WheelTask:
+        delta_key, wheel_key, task_key = jax.random.split(key, 3)
+        delta = jax.random.uniform(delta_key, (), minval=self.delta[0], maxval=self.delta[1])
+        return _task(task_key, sample_wheel(wheel_key, self.context + self.targets, delta, rewards), self)
+
+
+TASKS: dict[str, Any] = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
+
+
+def drop_rewards(key: jax.Array, reward: jax.Array, probability: float) -> jax.Array:
+    """Rewards of which each is replaced by N(0, 1) with the given probability: to a model, an arm that was not pulled."""
+    drop_key, noise_key = jax.random.split(key)
+    dropped = jax.random.bernoulli(drop_key, probability, reward.shape)
+    return jnp.where(dropped, jax.random.normal(noise_key, reward.shape), reward)
+
+
+def _task(key: jax.Array, wheel: Wheel, task: FixedWheels | FreshWheels) -> WheelTask:
+    """The first rounds as context, the last ones as targets."""
+    rounds = Points(wheel.x, wheel.reward)
+    context, target = _part(rounds, 0, task.context), _part(rounds, task.context, None)
+    if task.drop:
+        context = context._replace(y=drop_rewards(key, context.y, task.drop))
+    return WheelTask(context, target)
+
+
+def _part(points: Points, begin: int, end: int | None) -> Points:
+    return Points(points.x[..., begin:end, :], points.y[..., begin:end, :])
+
+
+def _check(task: FixedWheels | FreshWheels) -> None:
+    if task.context < 1 or task.targets < 1:
+        raise ValueError(f"context and targets must be at least 1, got {task.context} and {task.targets}")
+    if not 0 <= task.drop <= 1:
+        raise ValueError(f"drop is a probability, got {task.drop}")

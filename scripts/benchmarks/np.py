@@ -1,0 +1,151 @@
+"""Neural processes at the published GP setting: training, conditioning and querying, acting.
+
+Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included, beside the
+published PyTorch code's time for a step without sampling, on two cores of one machine of another day: a quotation, no measurement.
+Floating-point work is the compiler's count for one step; its rate is set against that of matrix products measured in this run, of the
+shape that most of these models' products have, (800 x 64) (64 x 256).
+"""
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from configs.neural_processes import gp, wheel
+from experiments.harness import timing
+from experiments.harness.launch import split_evaluation
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.placement import build_placement
+from experiments.harness.step import make_program
+from experiments.neural_processes import bandit, meta_regression
+from kvq_jax.models.neural_processes import Points, condition_made, has_state
+
+Array = jax.Array
+
+_POINTS, _SEEDS, _TURNS, _BUDGET_S = 25, 5, 5, 1.0
+# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, on two cores.
+PUBLISHED_MS = {
+    "cnp": 6.1, "canp": 13.4, "np": 14.8, "anp": 25.0, "bnp": 26.1, "banp": 67.5, "tnp_d": 19.9, "tnp_a": 29.3, "tnp_nd": 25.9,
+    "eqtnp": 29.1, "lbanp": 117.0, "lbanp_nd": 122.0, "cmanp": 233.0, "cmanp_and": 243.0,
+}
+_CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
+_LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
+_SEEN = (1_000, 1_000_000)
+_PLAYERS = {"cnp": 200, "intention_anp": 200, "tnp_d": 50, "cmanp": 20}  # rounds, so that each takes about a second
+
+
+def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: float = _BUDGET_S) -> None:
+    """Prints all three parts for some models of a preset."""
+    rate = matmul_rate(budget_s)
+    print(f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
+          f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s")
+    print(f"{'model':16}{'ms/step':>9}{'GFLOP':>8}{'of rate':>9}{f'ms/step of {_SEEDS} seeds':>20}{'published ms':>14}{'times as fast':>15}")
+    for model in models:
+        print(_training_line(model, preset, rate, budget_s))
+    for model in (model for model in _CONDITIONED if model in models):
+        for length in _LENGTHS:
+            print(_conditioning_line(model, preset, length, budget_s))
+    for model in (model for model in _CONDITIONED if model in models):
+        print(_update_line(model, preset, budget_s))
+    for model in (model for model in _PLAYERS if model in models):
+        print(_bandit_line(model, preset))
+
+
+def matmul_rate(budget_s: float) -> float:
+    """Floating-point operations per second of the matrix product that these models mostly make."""
+    x, kernel, repeats = jnp.ones((800, 64)), jnp.ones((64, 256)), 50
+
+    @jax.jit
+    def products(x, kernel):
+        return jax.lax.fori_loop(0, repeats, lambda _, x: (x @ kernel)[:, :64] * 1e-2, x)
+
+    times = timing.interleaved([functools.partial(products, x, kernel)], _TURNS, budget_s)
+    return repeats * 2 * 800 * 64 * 256 / timing.seconds(times, 0)
+
+
+def trainer(model: str, preset: str, seeds: int, steps: int) -> tuple[Callable[[], object], float]:
+    """A function that makes `steps` steps of every seed in one program, and the floating-point operations of one step."""
+    config = gp.get_config(f"model={model},preset={preset}")
+    config.task.update(min_context=_POINTS, max_context=_POINTS, min_targets=_POINTS, max_points=2 * _POINTS)
+    experiment = meta_regression.build(config, split_evaluation(config.evaluation)[1], None)
+    program = make_program(
+        experiment,
+        build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
+        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
+        batch_size=config.train.batch_size,
+        chunk_steps=steps,
+        validation_batches=1,
+        evaluation_seed=0,
+    )
+    state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
+    chunk = program.chunk.lower(state, None).compile()
+
+    def run():
+        nonlocal state
+        state, metrics = chunk(state, None)
+        return metrics
+
+    return run, chunk.cost_analysis()["flops"] / seeds  # the body of a loop counts once
+
+
+def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str:
+    steps = 5
+    (one, flops), (many, _) = (trainer(model, preset, seeds, steps) for seeds in (1, _SEEDS))
+    times = timing.interleaved([one, many], _TURNS, 2 * budget_s)
+    seconds, per_seed = timing.seconds(times, 0) / steps, timing.seconds(times, 1) / steps / _SEEDS
+    published = PUBLISHED_MS.get(model)
+    beside = f"{published:14.1f}{published / (1e3 * seconds):15.2f}" if published else f"{'':>14}{'':>15}"
+    return (f"{model:16}{1e3 * seconds:9.1f}{flops / 1e9:8.2f}{flops / seconds / rate:9.0%}{1e3 * per_seed:20.1f}{beside}")
+
+
+def _built(model: str, preset: str):
+    """A model and its initial variables."""
+    config = gp.get_config(f"model={model},preset={preset}")
+    module = meta_regression.build_model(config)
+    points = _points(0, 2)
+    return module, module.init(jax.random.key(0), points, points.x, key=jax.random.key(1))
+
+
+def _points(seed: int | Array, count: int) -> Points:
+    x, y = jax.random.split(jax.random.fold_in(jax.random.key(7), seed))
+    return Points(jax.random.uniform(x, (count, 1), minval=-2, maxval=2), jax.random.normal(y, (count, 1)))
+
+
+def _memory(model, variables, length: int):
+    """A function of no arguments that conditions on `length` points: in chunks where the model has a state, else at once."""
+    if has_state(model, variables):
+        chunk = min(length, _CHUNK)
+        return jax.jit(lambda: condition_made(model, variables, lambda i: _points(i, chunk), length // chunk))
+    return jax.jit(lambda: model.apply(variables, _points(0, length), method="remember"))
+
+
+def _conditioning_line(name: str, preset: str, length: int, budget_s: float) -> str:
+    model, variables = _built(name, preset)
+    remember, targets = _memory(model, variables, length), _points(1, _TARGETS).x
+    query = jax.jit(lambda memory: model.apply(variables, memory, targets, key=jax.random.key(0), method="query").mean)
+    times = timing.interleaved([remember, functools.partial(query, remember())], _TURNS, budget_s)
+    return (f"{name:16} N={length:<7} conditioning {length / timing.seconds(times, 0):12.0f} points/s, "
+            f"querying {_TARGETS / timing.seconds(times, 1):10.0f} targets/s")
+
+
+def _update_line(name: str, preset: str, budget_s: float) -> str:
+    model, variables = _built(name, preset)
+    if not has_state(model, variables):
+        return f"{name:16} has no state of constant size to update"
+    update = jax.jit(lambda state: model.apply(variables, state, _points(1, 100), method="update"))
+    states = [_memory(model, variables, seen)() for seen in _SEEN]
+    times = timing.interleaved([functools.partial(update, state) for state in states], 2 * _TURNS + 1, budget_s)
+    return (f"{name:16} update by 100 points {1e3 * timing.seconds(times, 0):8.2f} ms with {_SEEN[0]:.0e} seen; "
+            f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time")
+
+
+def _bandit_line(name: str, preset: str) -> str:
+    config = wheel.get_config(f"model={name},preset={preset}")
+    rounds, seeds = _PLAYERS[name], 2
+    config.evaluation.update(rounds=rounds, last=1, seeds=seeds, batch_size=seeds, stages=1)
+    experiment = bandit.build(config, split_evaluation(config.evaluation)[1], None)
+    variables = jax.jit(experiment.init)(jax.random.key(0))
+    play = jax.jit(lambda key: experiment.evaluate(variables, experiment.data["test"], key))
+    times = timing.interleaved([functools.partial(play, jax.random.key(1))], 3)
+    wheels = seeds * len(config.evaluation.deltas)
+    return f"{name:16} bandit: {wheels * rounds / timing.seconds(times, 0):10.0f} rounds/s, {wheels} wheels at once"

@@ -1,0 +1,54 @@
+"""Weights of a published PyTorch neural process as ours: python -m scripts.import_weights --model cmanp --weights F --out DIR
+
+F is a checkpoint or state dict of the released code (.tar, .pt, .pth), or a .npz of its tensors by name. Sizes
+follow from the tensors. What shapes cannot tell has the published default and is printed; --set field=value gives it
+another value, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus --set std_floor=0.05 where
+deviations are bounded (EMNIST).
+
+    python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR         # evaluates them
+    model, variables = experiments.harness.weights.load_model("DIR", NEURAL_PROCESSES)                  # in Python
+"""
+import sys
+from pathlib import Path
+
+import jax
+from absl import flags
+
+from experiments.harness import command_line, weights
+from experiments.harness.errors import UserError
+from experiments.harness.tensor_files import read_tensors
+from experiments.neural_processes.import_weights import PUBLISHED, import_weights, parse_changes
+
+_MODEL = flags.DEFINE_string("model", None, f"one of {', '.join(PUBLISHED)}")
+_WEIGHTS = flags.DEFINE_string("weights", None, "file of the published tensors: .npz, .pt, .pth or .tar")
+_OUT = flags.DEFINE_string("out", None, "folder to write, new or empty")
+_SET = flags.DEFINE_multi_string("set", [], "field=value of the model; may be repeated")
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command line `argv` and returns its exit code."""
+    return command_line.guarded(_import, argv)
+
+
+def _import(argv: list[str]) -> None:
+    command_line.parse_flags(argv)
+    for flag in (_MODEL, _WEIGHTS, _OUT):
+        if not flag.value:
+            raise UserError(f"--{flag.name} is missing: --model NAME --weights FILE --out DIR")
+    folder = Path(_OUT.value)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty: --out takes a new folder")
+    made = import_weights(_MODEL.value, read_tensors(Path(_WEIGHTS.value)), parse_changes(_SET.value))
+    weights.save(folder, made.model, made.params)
+    told = {field: value for field, value in made.model.items() if field not in made.assumed}
+    print(f"{folder}: {sum(leaf.size for leaf in jax.tree.leaves(made.params)):,} parameters")
+    print(f"known: {_listed(told)}")
+    print(f"assumed, as published (--set changes it): {_listed(made.assumed)}")
+
+
+def _listed(fields: dict) -> str:
+    return ", ".join(f"{field}={value}" for field, value in fields.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

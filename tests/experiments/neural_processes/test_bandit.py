@@ -1,0 +1,229 @@
+"""Playing the wheel: the rule of UCB, regrets of players that can be told in advance, and both memories of an agent."""
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from configs.neural_processes import wheel
+from configs.neural_processes.wheel import RADII
+from experiments.harness.errors import ConfigError
+from experiments.harness.evaluation import summarise
+from experiments.harness.launch import split_evaluation
+from experiments.harness.results import Result
+from experiments.neural_processes import acting, bandit, wheel_tables
+from experiments.neural_processes.published import TABLE7
+from experiments.neural_processes.wheel import ARMS, Rewards, Wheel, published_wheel, stack
+from kvq_jax.models.neural_processes import NeuralProcess, Points, predictive
+from kvq_jax.models.neural_processes.base import whole_mask
+
+DELTAS = (0.7, 0.9)
+PUBLISHED = dict(
+    wheels="published", deltas=tuple(TABLE7["cnp"]), rounds=2000, seeds=50, batch_size=50, last=500, exploration=1.0, stages=1,
+    example_seeds=1)
+
+
+class KnowsTheWheel(NeuralProcess):
+    """Predicts the mean reward of every arm."""
+
+    delta: float = 0.7
+    calls = []
+
+    @nn.compact
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        self.calls.append(context.x.shape)
+        scale = self.param("scale", nn.initializers.ones, ())
+        noise = jnp.zeros((*target_x.shape[:-1], ARMS))
+        known = Rewards(0.0, 0.0).wheel(target_x, self.delta, noise, noise[..., 0])
+        return predictive.factorised(known.reward, 1e-3 * scale + noise)
+
+
+class MeanReward(NeuralProcess):
+    """Each arm's mean reward so far beside a linear function of x; its spread shrinks with the number of rounds."""
+
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        return self.query(self.update(self.init_state(context.x.shape[:-2]), context), target_x)
+
+    def init_state(self, batch=()):
+        return jnp.zeros((*batch, ARMS)), jnp.zeros(batch)
+
+    def update(self, state, context):
+        kept = whole_mask(context)
+        return state[0] + jnp.sum(kept[..., None] * context.y, -2), state[1] + jnp.sum(kept, -1)
+
+    @nn.compact
+    def query(self, state, target_x, target_mask=None, *, key=None):
+        count = state[1][..., None, None]
+        mean = state[0][..., None, :] / (count + 1) + nn.Dense(ARMS, kernel_init=nn.initializers.normal(5.0))(target_x)
+        return predictive.factorised(mean, jnp.broadcast_to(3 / jnp.sqrt(count + 1), mean.shape))
+
+
+def experiment(monkeypatch, model="mean_reward", task=None, **evaluation):
+    monkeypatch.setattr(bandit, "NEURAL_PROCESSES", {"mean_reward": MeanReward, "knows": KnowsTheWheel})
+    task = task or dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5)
+    section = {"name": model, "dim_y": ARMS} | ({"delta": 0.7} if model == "knows" else {})
+    rewards = dict(small_std=0.05, large_std=0.01)
+    config = dict(task=task, rewards=rewards, model=section, loss="own", evaluation=dict(seed=7))
+    return bandit.build(ConfigDict(config), PUBLISHED | evaluation, None)
+
+
+def evaluated(made):
+    return jax.jit(made.evaluate)(made.init(jax.random.key(0)), made.data["test"], jax.random.key(1))
+
+
+def test_policies_that_learn_nothing_and_the_paper_row_of_uniform(monkeypatch):
+    made = experiment(monkeypatch)
+    test = jax.tree.map(jnp.asarray, made.data["test"])
+    values = bandit.measures(test, test.wheel.best, bandit.Evaluation(**PUBLISHED))
+    for delta, (mean, std) in TABLE7["uniform"].items():
+        uniform = np.asarray(values[f"uniform/cumulative@{delta}"])
+        np.testing.assert_allclose([uniform.mean(), round(float(uniform.std()), 2)], [mean, std], rtol=1e-5)
+        assert np.ptp(values[f"first_arm/cumulative@{delta}"]) < 1e-3  # an order does not change a sum
+        np.testing.assert_array_equal(values[f"oracle/cumulative@{delta}"], 0)
+        np.testing.assert_array_equal(values[f"cumulative@{delta}"], 0)
+        np.testing.assert_allclose(values[f"uniform/simple@{delta}"].mean(), 100, rtol=1e-5)
+    # Where delta is large the quadrant's arm loses 1.2 - 1 in almost every round.
+    expected = 100 * np.sum(0.2 * np.asarray(test.wheel.best[0, 4] == 0)) / 1161
+    np.testing.assert_allclose(values["quadrant/cumulative@0.995"].mean(), expected, rtol=0.02)
+
+
+def test_who_knows_the_wheel_has_no_regret_after_the_first_round(monkeypatch):
+    made = experiment(monkeypatch, "knows", deltas=(0.7,), rounds=300, seeds=4, batch_size=4, last=299)
+    values = evaluated(made)
+    np.testing.assert_array_equal(values["simple@0.7"], 0)
+    assert np.all(values["cumulative@0.7"] <= 100 * 50 / (300 * 20))  # the first arm is drawn
+
+
+def test_one_program_plays_all_seeds_and_radii(monkeypatch):
+    monkeypatch.setattr(KnowsTheWheel, "calls", calls := [])
+    made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=200, seeds=6, batch_size=6, last=10, stages=2)
+    variables = made.init(jax.random.key(0))
+    calls.clear()
+    jax.jit(made.evaluate).lower(variables, made.data["test"], jax.random.key(1))
+    assert set(calls) == {(2, 100, 2), (2, 200, 2)} and len(calls) <= 4  # radii, buffer, dx; each stage is traced at most twice
+
+
+def wheels(seeds=3, rounds=40) -> Wheel:
+    made = stack([stack([published_wheel(200, d, seed, Rewards(0.05, 0.01)) for d in DELTAS]) for seed in range(seeds)])
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[:, :, :rounds]), made)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_a_state_and_a_buffer_pull_the_same_arms(stages):
+    model, rounds = MeanReward(ARMS), wheels()
+    variables = model.init(jax.random.key(3), Points(rounds.x, rounds.reward), rounds.x)
+    key = jax.random.key(4)
+    memories = acting.in_state(model, variables), acting.in_buffer(model, variables, stages)
+    of_state, of_buffer = (acting.play(memory, rounds, key, 1.0) for memory in memories)
+    np.testing.assert_array_equal(of_state, of_buffer)
+    assert len(np.unique(of_state)) == ARMS
+    assert acting.agent(model, variables, 7).stages == 1  # it has a state
+
+
+def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others():
+    rounds = wheels()
+    seen = []
+
+    def predict(state, x, index, key):
+        return predictive.factorised(jnp.zeros((*x.shape[:-1], 1, ARMS)), jnp.ones((*x.shape[:-1], 1, ARMS)) * jnp.arange(1, 6))
+
+    def add(state, x, row, index):
+        return state.at[..., index, :].set(row)
+
+    def grow(state, size):  # sees what the first of two stages has left
+        seen.append(state)
+        return state
+
+    memory = acting.Memory(lambda batch: jnp.zeros((*batch, 40, ARMS)), grow, add, predict, stages=2)
+    arms = acting.play(memory, rounds, jax.random.key(0), 1.0)
+    np.testing.assert_array_equal(arms[..., 1:], ARMS - 1)  # the largest spread, equal means
+    assert len(np.unique(arms[..., 0])) > 1  # drawn for each wheel
+    rows, pulled = np.asarray(seen[1][..., :20, :]), np.asarray(jax.nn.one_hot(arms, ARMS, dtype=bool))[..., :20, :]
+    np.testing.assert_array_equal(rows[pulled], np.asarray(rounds.reward)[..., :20, :][pulled])
+    noise = rows[~pulled]
+    np.testing.assert_allclose([noise.mean(), noise.std()], [0, 1], atol=0.15)
+    assert len(np.unique(noise)) == noise.size
+
+
+@pytest.mark.parametrize(
+    "model, count", {"cnp": 218_122, "canp": 334_474, "np": 234_634, "anp": 350_986, "bnp": 250_890, "banp": 367_242,
+                     "tnp_d": 15_530, "eqtnp": 33_402, "lbanp": 55_258}.items())
+def test_the_paper_preset_has_the_published_numbers_of_parameters(model, count):
+    config = wheel.get_config(f"model={model},preset=paper")
+    made = bandit.build(config, split_evaluation(config.evaluation)[1] | {"seeds": 1}, None)
+    leaves = jax.tree.leaves(jax.eval_shape(made.init, jax.random.key(0)))
+    assert sum(math.prod(leaf.shape) for leaf in leaves) == count
+
+
+@pytest.mark.parametrize("task", [
+    dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5),
+    dict(name="fresh_wheels", delta=(0.0, 1.0), context=30, targets=5, drop=0.0),
+])
+def test_losses_are_finite_and_have_gradients(monkeypatch, task):
+    made = experiment(monkeypatch, task=task, wheels="fresh", rounds=30, seeds=2, batch_size=2, last=5)
+    variables = made.init(jax.random.key(0))
+
+    @jax.jit
+    def step(variables, data):
+        batch = jax.vmap(made.sample, (0, None))(jax.random.split(jax.random.key(1), 2), data)
+        return jax.value_and_grad(lambda variables: made.loss(variables, batch, jax.random.key(2))[0])(variables)
+
+    for split in ("train", "validation"):
+        value, gradient = step(variables, made.data[split])
+        assert np.isfinite(value) and any(np.any(leaf != 0) for leaf in jax.tree.leaves(gradient))
+    values = evaluated(made)
+    assert {len(of_seed) for of_seed in values.values()} == {2} and all(np.all(np.isfinite(v)) for v in values.values())
+    arrays = jax.eval_shape(made.examples, variables, made.data["test"], jax.random.key(0))
+    assert arrays["prediction"].shape == (1, 5, 30) and arrays["reward"].shape == (1, 5, 30, ARMS)
+
+
+def test_fresh_rounds_differ_between_seeds_and_radii(monkeypatch):
+    test = experiment(monkeypatch, wheels="fresh", rounds=30, seeds=2, last=5).data["test"]
+    assert len(np.unique(test.wheel.x)) == test.wheel.x.size
+    assert np.any(test.uniform[0] != test.uniform[1])
+
+
+@pytest.mark.parametrize(
+    "change, message", [({"last": 0}, "last=0"), ({"rounds": 2001}, "2000"), ({"wheels": "new"}, "published")])
+def test_impossible_evaluations_are_refused(monkeypatch, change, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment(monkeypatch, **change)
+
+
+def result(model, protocol="code", preset="quick", drop="published", level=2.0) -> Result:
+    rng = np.random.default_rng(0)
+    metrics = {f"cumulative@{delta}": rng.normal(level, 0.1, (1, 10)) for delta in DELTAS}
+    metrics |= {f"simple@{delta}": np.ones((1, 10)) for delta in DELTAS}
+    metrics |= {f"{policy}/cumulative@{delta}": np.full((1, 10), 100.0) for policy in bandit.POLICIES for delta in DELTAS}
+    return Result(None, {
+        "name": "neural_processes/wheel",
+        "axes": dict(model=model, preset=preset, protocol=protocol, drop=drop),
+        "metrics": {f"trained/{name}": summary for name, summary in summarise(metrics).items()},
+        "steps": 10,
+        "config": {"evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100)},
+    })
+
+
+def test_table_7_with_missing_cells():
+    assert wheel_tables.table7([]) is None
+    results = [result("cnp"), result("lbanp", level=1.0), result("cmanp", protocol="text"), result("np", preset="tiny")]
+    table = wheel_tables.table7(results)
+    rows = dict(table.rows)
+    assert list(wheel_tables.REFERENCES) == list(bandit.POLICIES)
+    assert rows["CNP"][2] == "4.08 ± 0.29" and rows["CMANP"][0] == "missing" == rows["CMANP"][1].text()
+    assert rows["NP"][1].mean is None and rows["EQTNP"][2] == "-"
+    assert rows["LBANP"][1].best and not rows["CNP"][1].best and not rows["Uniform"][1].best
+    summary = results[0].metrics[f"trained/cumulative@{DELTAS[0]}"]
+    values = np.random.default_rng(0).normal(2.0, 0.1, (1, 10))
+    np.testing.assert_allclose([rows["CNP"][1].mean, rows["CNP"][1].error], [summary["mean"], values.std()])
+    assert "protocol code" in table.caption and "500 rounds" in table.caption
+    assert {len(cells) for _, cells in table.rows} == {len(table.columns) - 1}
+
+
+def test_the_table_of_one_run():
+    rows = dict(wheel_tables.run_table([result("cnp")]).rows)
+    assert rows["CNP, paper"] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][0].mean == 100
+    assert rows["CNP, simple"][0].mean == 1

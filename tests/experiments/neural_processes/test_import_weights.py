@@ -1,0 +1,260 @@
+"""Published tensors become our models: their sizes, their numbers, the command, and what it refuses."""
+import collections
+import io
+import json
+import pickle
+import subprocess
+import sys
+import types
+import zipfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.harness import weights
+from experiments.harness.errors import UserError
+from experiments.harness.tensor_files import read_tensors
+from experiments.neural_processes.import_weights import PUBLISHED, import_weights, parse_changes
+from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points
+
+ROOT = Path(__file__).parents[3]
+NAMES = {name.replace("_", ""): name for name in PUBLISHED}  # the published name of a model -> ours
+FIELDS = dict(  # the published name of a size -> ours
+    dim_y="dim_y", dim_hid="hidden", dim_lat="latent", enc_v_depth="value_depth", enc_qk_depth="key_depth",
+    enc_pre_depth="pre_depth", enc_post_depth="post_depth", dec_depth="decoder_depth", d_model="features",
+    emb_depth="embed_depth", dim_feedforward="hidden", nhead="num_heads", num_layers="num_layers", num_latents="num_latents",
+    num_latents_per_layer="num_block_latents", num_std_layers="std_layers", cov_approx="covariance", prj_dim="rank",
+    prj_depth="projector_depth", diag_depth="diagonal_depth")
+FIXTURES = (
+    "anp anp_emnist banp bnp canp cmanp cmanp_8_16 cmanpand_bound cnp eqtnp lbanp lbanp_8 lbanp_celeba_8 lbanpnd np tnpa tnpd "
+    "tnpd_bound tnpnd tnpnd_bound tnpnd_celeba tnpnd_lowrank").split()
+# A CNP of one number in each layer, dim_x = 2, dim_y = 3, pre_depth 2, post_depth 1, decoder_depth 2.
+SMALL = {f"{encoder}.{layer}": shape for encoder in ("enc1", "enc2") for layer, shape in {
+    "net_pre.0": (1, 5), "net_pre.2": (1, 1), "net_post.0": (1, 1)}.items()} | {"dec.fc": (1, 4), "dec.mlp.1": (6, 1)}
+
+
+def small(**changes) -> dict[str, np.ndarray]:
+    """The tensors of `SMALL`, all different, with `changes` by name (None: not there)."""
+    tensors = {}
+    for number, (layer, shape) in enumerate(SMALL.items()):
+        tensors[f"{layer}.weight"] = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + 100 * number
+        tensors[f"{layer}.bias"] = np.full(shape[0], number, np.float32)
+    return {name: tensor for name, tensor in (tensors | changes).items() if tensor is not None}
+
+
+def command(*arguments, module: str = "scripts.import_weights", code: int = 0) -> str:
+    """Standard output of a command, or its one line on standard error where `code` is not 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    if code:
+        assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr if code else done.stdout
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_sizes_follow_from_the_tensors(parity_dir, name):
+    fixture = json.loads((parity_dir / "names.json").read_text())[name]
+    config, tensors = fixture["config"]["config"], {name: np.zeros(shape) for name, shape in fixture["parameters"].items()}
+    made = import_weights(NAMES[fixture["config"]["model"]], tensors, {})
+    sizes = {FIELDS[theirs]: value for theirs, value in config.items() if theirs in FIELDS}
+    assert {field: made.model[field] for field in sizes} == sizes
+    guessed = {"num_heads", "diagonal_depth"} if made.model.get("covariance") != "lowrank" else {"num_heads"}
+    assert made.assumed.keys() & sizes.keys() <= guessed  # the rest was not left to a default that happens to be right
+    leaves = jax.tree.leaves(made.params)
+    assert sum(leaf.size for leaf in leaves) == fixture["config"]["params"]
+    assert all(leaf.dtype == np.float32 for leaf in leaves)
+
+
+def test_sizes_that_are_no_defaults():
+    made = import_weights("cnp", small(), {"std_floor": 0.01})
+    told = dict(name="cnp", dim_y=3, hidden=1, pre_depth=2, post_depth=1, decoder_depth=2, std_floor=0.01)
+    assert made.model == told | made.assumed and made.assumed["std_map"] == "softplus"
+    np.testing.assert_array_equal(made.params["decoder"]["first"]["kernel"], [[600], [601], [602], [603]])
+
+
+def of_anp(model, variables, context, target, inputs):
+    x, noise = inputs["x"], inputs["eps_eval"]
+    log_prob = model.apply(variables, context, x, noise, method="predict").log_prob(inputs["y"])
+    return dict(eval_all_ll_K4=log_prob, eval_tar_ll_K4=log_prob[:, 10:].mean())
+
+
+def of_tnpnd(model, variables, context, target, inputs):
+    joint = model.apply(variables, context, target.x)
+    return dict(mean=joint.mean, scale_tril=joint.scale_tril)
+
+
+def of_cmanp(model, variables, context, target, inputs):
+    prediction = model.apply(variables, context, target.x)
+    log_likelihood = model.apply(variables, context, target, method="log_likelihood").mean()
+    return dict(mean=prediction.mean, std=prediction.variance ** 0.5, eval_tar_ll=log_likelihood)
+
+
+# Name of a fixture -> the model, and what it computes by names of the fixture.
+OUTPUTS = {"anp": ("anp", of_anp), "tnpnd": ("tnp_nd", of_tnpnd), "cmanp_8_16": ("cmanp", of_cmanp)}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_they_compute_what_the_published_ones_do(parity_dir, tmp_path, name):
+    kind, outputs = OUTPUTS[name]
+    made = import_weights(kind, read_tensors(parity_dir / f"{name}.npz"), {})
+    weights.save(tmp_path, made.model, made.params)
+    model, variables = weights.load_model(tmp_path, NEURAL_PROCESSES)
+    fixture = np.load(parity_dir / f"{name}.npz")
+    inputs = {key.removeprefix("in/"): fixture[key] for key in fixture if key.startswith("in/")}
+    context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
+    found = jax.jit(lambda variables: outputs(model, variables, context, target, inputs))(variables)
+    for key, value in found.items():
+        np.testing.assert_allclose(value, fixture[f"out64/{key}"], rtol=1e-5, atol=1e-5, err_msg=key)
+
+
+def test_from_the_published_file_to_a_result(parity_dir, tmp_path):
+    folder, run = tmp_path / "weights", tmp_path / "run"
+    told = command("--model", "cmanp", "--weights", parity_dir / "cmanp_8_16.npz", "--out", folder).splitlines()
+    assert told[0] == f"{folder}: 1,290,946 parameters" and "num_latents=8, num_block_latents=16" in told[1]
+    assert "assumed" in told[2] and "num_heads=4" in told[2] and "num_latents" not in told[2]
+    config = ("--config=configs/neural_processes/gp.py:model=cmanp,preset=tiny", "--config.evaluation.kernels=('rbf',)",
+              "--config.evaluation.example_counts=(4,)", "--config.train.seeds=1")
+    command(*config, "--weights", folder, "--workdir", run, module="experiments.run")
+    result = json.loads((run / "result.json").read_text())
+    assert result["parameter_count"] == 1290946 and result["steps"] == 0
+    assert result["config"]["model"]["num_block_latents"] == 16 and result["config"]["weights"]
+    assert all(np.isfinite(metric["mean"]) for metric in result["metrics"].values())
+
+
+@pytest.mark.parametrize("model, tensors, changes, message", [
+    ("cnp", small(extra=np.zeros(2)), {}, "extra: unknown name"),
+    ("cnp", small(**{"dec.mlp.9.bias": np.zeros(6)}), {}, "dec.mlp.9.bias: the model has no"),
+    ("cnp", small(**{"enc1.net_pre.0.bias": None}), {}, "encoder/pre/layer_0/bias: no tensor"),
+    ("cnp", small(**{"dec.fc.weight": None}), {}, "no tensor is named dec.fc.weight"),
+    ("cnp", small(**{"enc1.net_pre.2.weight": np.zeros((2, 1))}), {}, r"enc1.net_pre.2.weight: shape \(1, 2\) where"),
+    ("cnp", small(), {"std_flor": 0.1}, "unknown field of cnp 'std_flor': did you mean 'std_floor'"),
+    ("cnp", small(), {"std_floor": "low"}, "model.std_floor: expected float"),
+    ("cnp", small(), {"decoder_depth": 3}, "decoder/rest/layer_1/bias: no tensor; and 1 more"),
+    ("cnpp", small(), {}, "unknown model 'cnpp': did you mean 'cnp'"),
+    ("cmanp", small(), {}, "do not fit cmanp: no tensor is named"),
+])
+def test_refusals(model, tensors, changes, message):
+    with pytest.raises(UserError, match=message):
+        import_weights(model, tensors, changes)
+
+
+def test_changes():
+    given = parse_changes(["num_heads=1", "std_map=exp", "op='mean'", "bound=True", "alpha_kind=None", "std_floor=5e-2"])
+    assert given == dict(num_heads=1, std_map="exp", op="mean", bound=True, alpha_kind=None, std_floor=0.05)
+    for text in ("num_heads", "num_heads=", "num_heads=4 +", "=1 2"):
+        with pytest.raises(UserError, match="expected field=value"):
+            parse_changes([text])
+
+
+def test_what_the_command_refuses_is_one_line_and_nothing_is_written(tmp_path):
+    np.savez(tmp_path / "bad.npz", **small(extra=np.zeros(2)))
+    file = ("--model=cnp", "--weights", tmp_path / "bad.npz", "--out")
+    assert "extra: unknown name" in command(*file, tmp_path / "out", code=2) and not (tmp_path / "out").exists()
+    assert "is not empty: --out takes a new folder" in command(*file, tmp_path, code=2)
+
+
+# Files
+
+def test_unreadable_files(tmp_path):
+    np.savez(tmp_path / "whole.npz", **small())
+    for name in ("cut.npz", "cut.pt"):
+        (tmp_path / name).write_bytes((tmp_path / "whole.npz").read_bytes()[:-200])
+    (tmp_path / "other.pt").write_bytes((tmp_path / "whole.npz").read_bytes())
+    np.save(tmp_path / "array.npy", np.zeros(2))
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    np.savez(tmp_path / "none.npz")
+    for name, message in [
+            ("absent.npz", "No such file"), ("absent.pth", "No such file"), ("cut.npz", "cannot read"),
+            ("cut.pt", "cannot read"), ("other.pt", "PyTorch did not write this"), ("array.npz", "cannot read"),
+            ("none.npz", "holds no tensors"), ("weights.bin", "unknown kind of file '.bin'")]:
+        with pytest.raises(UserError, match=message):
+            read_tensors(tmp_path / name)
+
+
+def test_only_the_parameters_of_a_file_with_more(tmp_path):
+    np.savez(tmp_path / "more.npz", **{f"param/{name}": tensor for name, tensor in small().items()}, **{"in/x": np.zeros(3)})
+    assert read_tensors(tmp_path / "more.npz").keys() == small().keys()
+
+
+class AttrDict(dict):
+    """As in the package attrdict, whose objects the published checkpoints are."""
+
+    def __getstate__(self):
+        return dict(self), tuple, False
+
+    def __setstate__(self, state):
+        raise AssertionError("no code that a file names is run")
+
+
+def saved_as_torch_does(content, path):
+    """The same format by hand: a pickle in which tensors are parts of storages, and the storages beside it."""
+    storages = []
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, thing):
+            if not isinstance(thing, memoryview):
+                return None
+            storages.append(thing.tobytes())
+            return "storage", sys.modules["torch"].FloatStorage, str(len(storages) - 1), "cpu", thing.nbytes // 4
+
+        def reducer_override(self, thing):
+            if not isinstance(thing, np.ndarray):
+                return NotImplemented
+            strides = tuple(stride // 4 for stride in thing.strides)
+            base = thing if thing.base is None else thing.base
+            return sys.modules["torch._utils"]._rebuild_tensor_v2, (memoryview(base), 0, thing.shape, strides, False, {})
+
+    with zipfile.ZipFile(path, "w") as file, io.BytesIO() as pickled:
+        Pickler(pickled, 2).dump(content)
+        file.writestr("archive/data.pkl", pickled.getvalue())
+        for number, storage in enumerate(storages):
+            file.writestr(f"archive/data/{number}", storage)
+
+
+@pytest.fixture
+def imitated(monkeypatch):
+    """Modules with what a pickle of PyTorch names."""
+    def stand_in(module, name):
+        thing = type(name, (), dict(__module__=module))
+        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: thing}))
+
+    stand_in("torch", "FloatStorage")
+    stand_in("torch._utils", "_rebuild_tensor_v2")
+
+
+@pytest.fixture
+def attrdict(monkeypatch):
+    """The class above by its place in the package, which recent Pythons cannot import."""
+    monkeypatch.setattr(AttrDict, "__module__", "attrdict.dictionary")
+    monkeypatch.setitem(sys.modules, "attrdict", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "attrdict.dictionary", types.SimpleNamespace(AttrDict=AttrDict))
+
+
+def check_reading(save, tensor_of, folder):
+    state = collections.OrderedDict((name, tensor_of(tensor)) for name, tensor in small().items())
+    rest = dict(optimizer=dict(state={}, param_groups=[dict(lr=1e-3, betas=(0.9, 0.999))]), step=7)
+    checkpoints = [state, dict(model=state, **rest), dict(model=dict(state_dict=state)), AttrDict(model=state, **rest)]
+    for content in checkpoints:
+        save(content, folder / "checkpoint.tar")
+        read = read_tensors(folder / "checkpoint.tar")
+        assert read.keys() == state.keys()
+        for name, tensor in small().items():
+            np.testing.assert_array_equal(read[name], tensor)
+    save(dict(matrix=tensor_of(np.arange(6, dtype=np.float32).reshape(2, 3)).T), folder / "strided.pt")
+    np.testing.assert_array_equal(read_tensors(folder / "strided.pt")["matrix"], [[0, 3], [1, 4], [2, 5]])
+    save(dict(step=7), folder / "none.pth")
+    with pytest.raises(UserError, match="expected tensors by name"):
+        read_tensors(folder / "none.pth")
+
+
+def test_files_of_the_format_of_pytorch(tmp_path, imitated, attrdict):
+    check_reading(saved_as_torch_does, lambda tensor: tensor, tmp_path)
+
+
+def test_files_of_pytorch(tmp_path, attrdict):
+    torch = pytest.importorskip("torch")
+    check_reading(torch.save, lambda tensor: torch.nn.Parameter(torch.tensor(tensor)), tmp_path)
+    check_reading(torch.save, lambda tensor: torch.tensor(tensor, dtype=torch.float16), tmp_path)
