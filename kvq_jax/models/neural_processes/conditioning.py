@@ -31,7 +31,7 @@ def as_stream(model: NeuralProcess, variables: Any) -> Stream:
 def has_state(model: NeuralProcess, variables: Any) -> bool:
     """Whether the model has a state of constant size."""
     try:
-        jax.eval_shape(lambda: model.apply(variables, (), method="init_state"))
+        jax.eval_shape(lambda variables: model.apply(variables, (), method="init_state"), variables)
     except ValueError:  # the interface's way of saying no
         return False
     return True
