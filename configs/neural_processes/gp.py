@@ -3,8 +3,8 @@
     python -m experiments.run --config configs/neural_processes/gp.py:model=tnp_d,preset=quick
     python -m scripts.sweep --config configs/neural_processes/gp.py:preset=quick     # all models
 
-`paper` is the published protocol: 100,000 steps, batch 16, 128 latents, 48,000 functions of each kernel, 5 seeds. `quick` has the
-published widths, fewer steps, latents and samples. Where the paper's text and its code differ, the axes say which:
+`paper` is the published protocol: 100,000 steps, batch 16, 128 latents, 48,000 functions of each kernel, 5 seeds. `quick` has
+the published widths, fewer steps, latents and samples. Where the paper's text and its code differ, the axes say which:
 
 protocol=code    l ~ U(0.1, 0.6), as released; the numbers of Table 4 are of this one
 protocol=text    l ~ U(0.6, 1.0), as printed
@@ -138,7 +138,9 @@ def _parts(preset: str, std: str) -> dict[str, dict]:
         "tnp": dict(drop_y=0.0),
         "predictor": dict(std_map="exp", std_floor=0.0, loss_points="targets"),
         "rollout": dict(samples=50 if paper else 8, permute=True, teacher_noise=0.0),
-        "covariance": dict(std_layers=2, rank=20, projector_depth=4, diagonal_depth=4, covariance="cholesky", bound=False, jitter=0.0),
+        "covariance": dict(
+            std_layers=2, rank=20, projector_depth=4, diagonal_depth=4, covariance="cholesky", bound=False, jitter=0.0
+        ),
         "tnp_covariance": dict(objective="joint"),
         "levels": dict(residual="normalized", std_map="exp", std_floor=0.0),
         "levels_covariance": dict(unused_predictor=True),

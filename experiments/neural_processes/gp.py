@@ -1,7 +1,7 @@
 """Functions of one-dimensional Gaussian processes as tasks, and the exact posterior that no model can beat.
 
 The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP slides. Each function has its own kernel
-parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside the context and the targets.
+parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside context and targets.
 """
 import dataclasses
 from collections.abc import Callable
@@ -34,8 +34,8 @@ class GPTask(NamedTuple):
     hyperparameters: Hyperparameters
 
 
-# exp(-d^2 / 2), (1 + sqrt(5) d + 5 d^2 / 3) exp(-sqrt(5) d) and exp(-2 sin^2(pi |x - x'| / period) / l^2), with d = |x - x'| / l:
-# the last is the first between points of a circle.
+# exp(-d^2 / 2), (1 + sqrt(5) d + 5 d^2 / 3) exp(-sqrt(5) d) and exp(-2 sin^2(pi |x - x'| / period) / l^2), with
+# d = |x - x'| / l: the last is the first between points of a circle.
 KERNELS = {
     "rbf": lambda x, y, h: kernels.gaussian(x, y, _gamma(h)),
     "matern": lambda x, y, h: kernels.matern(x, y, _gamma(h), twice_nu=5),
@@ -59,7 +59,7 @@ _cholesky = one_at_a_time(jnp.linalg.cholesky)
 
 @dataclasses.dataclass(frozen=True)
 class GaussianProcess:
-    """A distribution over functions, N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N} targets.
+    """A law of functions, of N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N} targets.
 
     Each task has its own N and M. The published code gives all tasks of a batch the same two; the law of one task, and with it
     the expected loss and gradient, is the same, as losses are means over the tasks of a number of each.
@@ -67,8 +67,8 @@ class GaussianProcess:
     Attributes:
       kernel: rbf, matern (nu = 5/2) or periodic.
       length_scale, scale, period: (lowest, highest) of the uniform law of each.
-      noise: standard deviation of the Gaussian noise in y; more than 0, which keeps K positive definite in float32 without jitter
-        (smallest eigenvalue noise^2; the published 0.02 is far above the rounding of K, about 1e-6).
+      noise: standard deviation of the Gaussian noise in y; more than 0, which keeps K positive definite in float32 without
+        jitter (smallest eigenvalue noise^2; that of the published 0.02 is far above the rounding of K, about 1e-6).
       t_scale: (lowest, highest) scale of further noise by Student's t, uniform for each point; (0, 0) is none. The published
         t_noise is (t, t), and (0, 0.15) for its -1.
       t_freedom: degrees of freedom of it; 2.1 is published.
@@ -111,7 +111,7 @@ class GaussianProcess:
     def sample(self, key: jax.Array, data: None) -> GPTask:
         """One function. `data` is not used.
 
-        It is drawn at max_points points: the first N are the context, the last M, from the end, the targets. Absent points are 0.
+        It is drawn at max_points points: the first N are the context, the last M, from the end, the targets. Absent ones are 0.
         """
         n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
         uniform = jax.random.uniform(uniform_key, (self.max_points + 3,))  # one draw: random numbers are slow to compile

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.neural_processes.gp_tables import KERNELS, chosen_results, kind, log_likelihood
+from experiments.neural_processes.gp_tables import KERNELS, chosen_results, kind, log_likelihood, title
 from experiments.neural_processes.published import MODELS, TABLE4
 
 _BAND = 2  # standard deviations on each side
@@ -28,15 +28,15 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             if row == 0:
                 axes[row][column].set_title(f"{count} context points")
         axes[row][0].set_ylabel(KERNELS[kernel])
-    axes = result.content["axes"]
-    figure.suptitle(f"{MODELS[axes['model']]}, {axes['std']} std, {axes['protocol']} protocol (preset {result.preset})")
+    figure.suptitle(f"{title(result)} (preset {result.preset})")
     _legend(figure)
     return drawing.save(figure, folder / "figure.png")
 
 
-def functions(results: Sequence[Result], folder: Path) -> Path:
-    """Every model on the same function of the first kernel and the middle number of its points."""
-    cells = _required(results, "gp_functions")
+def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> Path:
+    """Every model on the same function of a kernel and the middle number of its points."""
+    name = f"gp_functions_{kernel}"
+    cells = _required(results, name)
     cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
@@ -44,20 +44,21 @@ def functions(results: Sequence[Result], folder: Path) -> Path:
     rows = []
     for axis, (model, result) in zip(panels, cells.items()):
         arrays = result.examples
-        column = len(arrays["counts"]) // 2
-        _draw_function(axis, arrays, 0, column)
+        row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
+        _draw_function(axis, arrays, row, column)
         axis.set_title(f"{MODELS[model]}, {result.content['steps']} steps", fontsize=9)
-        rows += [(model, *map(float, numbers)) for numbers in zip(arrays["x"], *arrays["trained/prediction"][0, column], *arrays["oracle"][0, column])]
+        drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
+        rows += [(model, *map(float, numbers)) for numbers in zip(*drawn)]
     for axis in panels[len(cells) :]:
         axis.set_visible(False)
-    figure.suptitle(f"One function, every model (preset {next(iter(cells.values())).preset})")
+    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})")
     _legend(figure)
-    drawing.save_numbers(folder / "gp_functions.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
-    return drawing.save(figure, folder / "gp_functions.png")
+    drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
+    return drawing.save(figure, folder / f"{name}.png")
 
 
 def likelihoods(results: Sequence[Result], folder: Path) -> Path:
-    """Table 4 as a picture: our likelihoods, with the published and the same standard deviation, the paper's, and the oracle's."""
+    """Table 4 as a picture: our likelihoods, with the published and the same std, the paper's, and the oracle's."""
     cells = _required(results, "gp_likelihoods")
     kernels, models = list(KERNELS), [model for model in MODELS if any(model == name for name, _ in cells)]
     figure, axes = drawing.new_figure(1, len(kernels), width=3.4, height=1.2 + 0.27 * len(models), sharey=True)
@@ -75,7 +76,8 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
                     axis.errorbar(cell.mean, place, xerr=cell.error, linestyle="none", **_MARKS[std])
             if paper is not None:
                 axis.plot(paper, place, **_PAPER)
-            rows.append((kernel, model, kind(model), *(number for c in ours.values() for number in (c.mean, c.error)), paper, oracle))
+            numbers = [number for cell in ours.values() for number in (cell.mean, cell.error)]
+            rows.append((kernel, model, kind(model), *numbers, paper, oracle))
         axis.set_title(KERNELS[kernel])
         axis.set_xlabel("log-likelihood per target")
         axis.set_xlim(left=max(axis.get_xlim()[0], -3))
@@ -106,10 +108,11 @@ def _required(results: Sequence[Result], figure: str):
 
 def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
     """The posterior of the true kernel, the prediction, and the points of one function, those not in the context hollow."""
-    for name, colour, alpha in (("oracle", drawing.INK, 0.13), ("trained/prediction", drawing.RED, 0.2)):
+    looks = (("oracle", drawing.INK, 0.13, dict(linewidth=1.0, linestyle="--")), (_PREDICTION, drawing.RED, 0.2, dict(linewidth=1.4)))
+    for name, colour, alpha, line in looks:
         mean, std = arrays[name][row, column]
         axis.fill_between(arrays["x"], mean - _BAND * std, mean + _BAND * std, color=colour, alpha=alpha, linewidth=0)
-        axis.plot(arrays["x"], mean, color=colour, linewidth=1.0 if name == "oracle" else 1.4, linestyle="--" if name == "oracle" else "-")
+        axis.plot(arrays["x"], mean, color=colour, **line)
     x, y, count = arrays["context_x"][row], arrays["context_y"][row], arrays["counts"][column]
     axis.plot(x[count:], y[count:], "o", color=drawing.INK, markersize=3, fillstyle="none", markeredgewidth=0.6)
     axis.plot(x[:count], y[:count], "o", color=drawing.INK, markersize=4)

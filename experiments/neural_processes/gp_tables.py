@@ -26,6 +26,12 @@ def log_likelihood(result: Result | None, metric: str) -> Cell:
     return Cell(summary["mean"], summary["sem"]) if summary else Cell()
 
 
+def title(result: Result) -> str:
+    """'CNP, protocol code, std published': the model, and the axes that it has beside the preset."""
+    others = [f"{axis} {value}" for axis, value in result.content["axes"].items() if axis not in ("model", "preset")]
+    return ", ".join([MODELS[_axis(result, "model")], *others])
+
+
 def kind(model: str) -> str:
     """Which of the two likelihoods a model is measured by: 'marginal' or 'joint'."""
     return "joint" if model in JOINT else "marginal"
@@ -50,12 +56,13 @@ def table4(results: Sequence[Result]) -> Table | None:
     low, high = first.config["task"]["length_scale"]
     n = first.metrics[f"trained/{next(iter(KERNELS))}/target"]["n"]
     caption = (
-        f"Log-likelihood per target, higher is better; trained on RBF. Preset {first.preset}, protocol {_axis(first, 'protocol')} "
-        f"(length-scale U({low:g}, {high:g})), {len(first.content['seeds'])} seed(s): mean ± standard error over {n} functions, the "
-        "best of a block and those within its error in bold; the paper's ± is over its 5 seeds, each of 100000 steps. Upper block: "
-        "each target alone; lower block: all targets jointly, over their number, which is another metric. Oracle: the posterior of the "
-        "true kernel and its parameters; gap: how far a model is below it on the same functions. Same std: the published floor of "
-        "0.1 under the standard deviation replaced by the exponential of all other models."
+        f"Log-likelihood per target, higher is better; trained on RBF. Preset {first.preset}, protocol "
+        f"{_axis(first, 'protocol')} (length-scale U({low:g}, {high:g})), {len(first.content['seeds'])} seed(s): mean ± standard "
+        f"error over {n} functions, the best of a block and those within its error in bold; the paper's ± is over its 5 seeds, "
+        "each of 100000 steps. Upper block: each target alone; lower block: all targets jointly, over their number, which is "
+        "another metric. Oracle: the posterior of the true kernel and its parameters; gap: how far a model is below it on the "
+        "same functions. Same std: the published floor of 0.1 under the standard deviation replaced by the exponential of all "
+        "other models."
     )
     return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption)
 
@@ -72,10 +79,10 @@ def run_table(results: Sequence[Result]) -> Table:
     ]
     caption = (
         f"Log-likelihood per point over {result.metrics[f'trained/{kernels[0]}/target']['n']} functions of each kernel; preset "
-        f"{result.preset}, {result.content['steps']} steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."
+        f"{result.preset}, {result.content['steps']} steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true "
+        "kernel."
     )
-    title = f"{MODELS[model]}, {_axis(result, 'std')} std, {_axis(result, 'protocol')} protocol"
-    return Table(title, ["kernel", "targets", "context", "oracle", "gap", "paper"], rows, caption)
+    return Table(title(result), ["kernel", "targets", "context", "oracle", "gap", "paper"], rows, caption)
 
 
 def _block(cells: Cells, first: Result, measured: str) -> list[tuple[str, list]]:

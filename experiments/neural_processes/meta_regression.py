@@ -1,7 +1,7 @@
 """One-dimensional meta-regression (CMANP paper, Section 4.2, Table 4): trained on functions of one kernel, judged on several.
 
-The likelihood of every evaluation task stands beside that of the true kernel's posterior, of each target alone (`marginal`: what
-CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
+The likelihood of every evaluation task stands beside that of the true kernel's posterior, of each target alone (`marginal`:
+what CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
 """
 import dataclasses
 
@@ -65,7 +65,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
             slots = max(task.max_context, target.x.shape[1])
             judged_at = _stack([_padded(points, slots) for points in (target, context)])
             found = jax.lax.map(log_likelihood, (judged_at, jnp.stack(model_keys)))
-            values = {f"{kernel}/{what}": found[i, j] for i, what in enumerate(("target", "context")) for j, kernel in enumerate(judged)}
+            names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
+            values = dict(zip(names, found.ravel()))
             if not task.gaussian:
                 return values
             for (kernel, gp), sampled in zip(judged.items(), tasks):
@@ -95,17 +96,17 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.A
         gp = dataclasses.replace(task, kernel=kernel, min_context=most, max_context=most, max_points=most + task.min_targets)
         sampled = gp.sample(key, None)
         contexts = Points(*(jnp.broadcast_to(part, (len(counts), *part.shape)) for part in sampled.context[:2]), masks)
-        oracle = jax.lax.map(lambda context: _moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts)
+        oracle = jax.lax.map(lambda context: moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts)
         return contexts, oracle
 
     context, oracle = _stack([of_kernel(kernel) for kernel in evaluation.kernels])
     shape = (*context.x.shape[:2], len(x))
-    prediction = _moments(predict(context, jnp.broadcast_to(x, (*shape, 1))), shape)
+    prediction = moments(predict(context, jnp.broadcast_to(x, (*shape, 1))), shape)
     drawn = {"counts": counts, "x": x[:, 0], "context_x": context.x[:, 0, :, 0], "context_y": context.y[:, 0, :, 0]}
     return drawn | {"prediction": prediction, "oracle": oracle}
 
 
-def _moments(predictive, shape: tuple[int, ...]) -> jax.Array:
+def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
     """Means and standard deviations of targets with one output, [..., 2, M] for shape [..., M], of any kind of distribution."""
     return jnp.stack([predictive.mean.reshape(shape), jnp.sqrt(predictive.variance).reshape(shape)], -2)
 

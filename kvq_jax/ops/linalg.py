@@ -1,4 +1,8 @@
 """The linear algebra under least squares: Gram matrices, positive definite solves, the pseudo-inverse, and their precision."""
+from collections.abc import Callable
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -96,12 +100,43 @@ def pinv(matrix: Array) -> Array:
     return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
 
 
+def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of matrices [..., n, m] that calls LAPACK, on CPUs as a loop over the leading dimensions, also those of a vmap.
+
+    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of these. A
+    program with as many independent batches as threads, such as six layers with Intention on two cores, then waits for ever. A
+    loop over calls of a few microseconds is no slower.
+    """
+    def loop(*arrays):
+        batch = arrays[0].shape[:-2]
+        if math.prod(batch) == 1:
+            return function(*arrays)
+        shape = jax.eval_shape(function, *(jax.ShapeDtypeStruct(x.shape[-2:], x.dtype) for x in arrays)).shape
+        # Rows of numbers between the calls: LAPACK's column-major layout would reach products that XLA cannot compile for it.
+        rows = tuple(x.reshape(math.prod(batch), math.prod(x.shape[-2:])) for x in arrays)
+        out = lax.map(lambda each: function(*(x.reshape(a.shape[-2:]) for x, a in zip(each, arrays))).reshape(-1), rows)
+        return out.reshape(*batch, *shape)
+
+    loop = jax.custom_batching.custom_vmap(loop)  # the vmap of a loop would be a loop over batches
+
+    @loop.def_vmap
+    def batched(size, is_batched, *arrays):
+        return loop(*(x if own else jnp.broadcast_to(x, (size, *x.shape)) for x, own in zip(arrays, is_batched))), True
+
+    def run(*arrays):
+        batch = jnp.broadcast_shapes(*(x.shape[:-2] for x in arrays))
+        arrays = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in arrays)
+        return lax.platform_dependent(*arrays, cpu=loop, default=function)
+
+    return run
+
+
 def _cholesky(matrix: Array) -> Array:
-    return lax.linalg.cholesky(matrix, symmetrize_input=False)
+    return one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))(matrix)
 
 
 def _triangular(lower: Array, b: Array, **options) -> Array:
-    return lax.linalg.triangular_solve(lower, b, left_side=True, lower=True, **options)
+    return one_at_a_time(functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options))(lower, b)
 
 
 def _inverse(lower: Array) -> Array:

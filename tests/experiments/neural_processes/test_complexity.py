@@ -4,7 +4,7 @@ import pytest
 from experiments.neural_processes import complexity
 from experiments.neural_processes.complexity import build, conditioning, growth, querying, updating
 
-SIZES = (512, 2048)
+SIZES = (128, 512)  # below the sizes at which XLA fuses attention
 
 
 def small(name):
@@ -24,7 +24,7 @@ def test_what_a_query_needs_of_the_context(name, mark):
     assert growth(lambda n: querying(model, n, 8), SIZES) == mark
 
 
-@pytest.mark.parametrize("name, mark", [("tnp_nd", "quadratic"), ("cmanp_and", "linear"), ("cmanp", "linear")])
+@pytest.mark.parametrize("name, mark", [("tnp_nd", "quadratic"), ("cmanp_and", "constant"), ("cmanp", "linear")])
 def test_what_a_query_needs_of_its_targets(name, mark):
     model = small(name)
     assert growth(lambda m: querying(model, 8, m), SIZES) == mark

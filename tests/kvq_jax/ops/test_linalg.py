@@ -19,6 +19,21 @@ def system(n, condition, seed=0):
     return (basis * np.logspace(0, -np.log10(condition), n)) @ basis.T
 
 
+def test_a_batch_of_library_calls_is_a_loop():
+    """On two cores, independent batches in one program used to wait for each other for ever: see linalg.one_at_a_time."""
+    matrices = jnp.stack([jnp.asarray(system(12, 10, seed), jnp.float32) for seed in range(6)]).reshape(2, 3, 12, 12)
+    rhs = jnp.ones((2, 1, 12, 2))
+
+    def solve(matrices, rhs):
+        return kvq_linalg.solve(matrices, rhs)
+
+    each = jnp.stack([jnp.stack([solve(m, r[0]) for m in row]) for row, r in zip(matrices, rhs)])
+    for found in (solve(matrices, rhs), jax.vmap(solve)(matrices, rhs), jax.vmap(solve, (0, None))(matrices, rhs[0]),
+                  jax.vmap(jax.vmap(solve, (0, None)), (0, 0))(matrices, rhs[:, 0])):
+        np.testing.assert_allclose(found, each, rtol=1e-5)
+    assert "while" in jax.jit(solve).lower(matrices, rhs).as_text()
+
+
 def test_gram_in_blocks(x64):
     rows = np.random.default_rng(0).normal(size=(kvq_linalg.BLOCKED + 1, 3))  # uneven halves
     np.testing.assert_allclose(kvq_linalg.gram(jnp.asarray(rows)), rows @ rows.T, rtol=1e-12, atol=1e-12)
