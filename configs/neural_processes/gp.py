@@ -40,10 +40,11 @@ _INTENTION = {
     "intention_anp": dict(op="intention", self_attention=False, **_RIDGE),
     "intention_cmanp": dict(cross_op="intention", **_RIDGE),
 }
-# Steps of the quick preset, one to four minutes each on two idle cores with the evaluation; 5000 where not here.
+# Steps of the quick preset: one to five minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
 _QUICK_STEPS = {
-    "anp": 3000, "bnp": 3000, "banp": 1000, "eqtnp": 4000, "cmanp": 4000, "tnp_a": 4000, "lbanp_nd": 4000, "cmanp_and": 2500,
-    "intention_cmanp": 3000,
+    "cnp": 5000, "canp": 2500, "np": 5000, "anp": 2000, "bnp": 2000, "banp": 1000, "tnp_d": 4000, "eqtnp": 3000, "lbanp": 3000,
+    "cmanp": 10_000, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 2500, "intention_anp": 3000,
+    "intention_cmanp": 4000,
 }
 
 
@@ -51,8 +52,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, std, protocol."""
     axes = common.parse_axes(arg, model=MODELS, preset=PRESETS, std=("published", "same"), protocol=tuple(_PROTOCOLS))
     preset = axes["preset"]
-    quick_steps = _QUICK_STEPS[axes["model"]] if axes["model"] in _QUICK_STEPS else 5000
-    steps = {"tiny": 20, "quick": quick_steps, "paper": 100_000}[preset]
+    steps = {"tiny": 20, "quick": _QUICK_STEPS[axes["model"]], "paper": 100_000}[preset]
     log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
     task, learning_rate = _PROTOCOLS[axes["protocol"]]
     changes = _INTENTION[axes["model"]] if axes["model"] in _INTENTION else {}
