@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from configs.neural_processes import gp, wheel
-from experiments.harness import timing
+from experiments.harness import settings, timing
 from experiments.harness.launch import split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
 from experiments.harness.step import make_program
 from experiments.neural_processes import bandit, meta_regression
-from kvq_jax.models.neural_processes import Points, condition_made, has_state
+from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points, condition_made, has_state
 
 Array = jax.Array
 
@@ -101,7 +101,7 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
 def _built(model: str, preset: str):
     """A model and its initial variables."""
     config = gp.get_config(f"model={model},preset={preset}")
-    module = meta_regression.build_model(config)
+    module = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
     points = _points(0, 2)
     return module, module.init(jax.random.key(0), points, points.x, key=jax.random.key(1))
 

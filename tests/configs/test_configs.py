@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from configs import common
-from experiments.harness.launch import EvaluationSettings
+from experiments.harness.launch import split_evaluation
 from experiments.harness.loop import TrainSettings
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.settings import build
@@ -32,7 +32,7 @@ def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
         config = module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))
         settings = build(TrainSettings, config.train, "config.train")
         build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
-        build(EvaluationSettings, _evaluation(config, shared=True), "config.evaluation")
+        split_evaluation(config.evaluation)
         assert config.name == module.__name__.removeprefix("configs.").replace(".", "/")
         assert axes.items() <= config.axes.to_dict().items()
 
@@ -56,18 +56,14 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     monkeypatch.setattr(few_shot_regression, "_load", lambda section, folder: noise if section else load(section, folder))
     config = module.get_config(f"model={model},preset=paper")
     code = importlib.import_module(f"experiments.{config.experiment}")
-    experiment = code.build(config, _evaluation(config, shared=False), None)
+    experiment = code.build(config, split_evaluation(config.evaluation)[1], None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
-    state = jax.jit(make_init(experiment, optimizer))(jnp.uint32(0))
-    step = jax.jit(make_step(experiment, optimizer, min(2, config.train.batch_size)), donate_argnums=0)
+    quick_to_compile = dict(compiler_options={"xla_backend_optimization_level": 0})
+    state = jax.jit(make_init(experiment, optimizer), **quick_to_compile)(jnp.uint32(0))
+    step = jax.jit(make_step(experiment, optimizer, min(2, config.train.batch_size)), donate_argnums=0, **quick_to_compile)
     for _ in range(2):
         state, metrics = step(state, experiment.data["train"])
         assert np.isfinite(metrics["loss"])
-
-
-def _evaluation(config, shared: bool) -> dict:
-    """The fields of config.evaluation that every experiment has, or those of this one alone."""
-    return {key: value for key, value in config.evaluation.items() if (key in EvaluationSettings.__dataclass_fields__) == shared}
 
 
 @pytest.mark.parametrize(
