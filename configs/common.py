@@ -85,7 +85,7 @@ _NEURAL_PROCESSES = {
     "canp": ("pooling", "attention"),
     "np": ("pooling", "latent"),
     "anp": ("pooling", "attention", "latent"),
-    "intention_anp": ("pooling", "attention", "latent"),
+    "intention_anp": ("pooling", "attention", "latent", "intention_anp"),
     "bnp": ("pooling", "bootstrap"),
     "banp": ("pooling", "attention", "bootstrap"),
     "tnp_d": ("transformer", "tnp", "predictor"),
@@ -95,26 +95,30 @@ _NEURAL_PROCESSES = {
     "lbanp": ("transformer", "levels", "latents"),
     "lbanp_nd": ("transformer", "levels", "latents", "covariance", "levels_covariance"),
     "cmanp": ("transformer", "levels", "latents", "blocks"),
-    "intention_cmanp": ("transformer", "levels", "latents", "blocks"),
+    "intention_cmanp": ("transformer", "levels", "latents", "blocks", "intention_cmanp"),
     "cmanp_and": ("transformer", "levels", "latents", "blocks", "covariance", "levels_covariance", "autoregression"),
 }
 
 
-def neural_process(name: str, dim_y: int, parts: Mapping[str, dict], **changes) -> dict:
+# What Intention changes in ANP and CMANP: the last parts of our models.
+_INTENTION = {
+    "intention_anp": dict(op="intention", self_attention=False, alpha_kind="softplus", alpha=0.1),
+    "intention_cmanp": dict(cross_op="intention", alpha_kind="softplus", alpha=0.1),
+}
+
+
+def neural_process(name: str, dim_y: int, parts: Mapping[str, dict]) -> dict:
     """The model section of a neural process with `dim_y` outputs.
 
     Args:
       name: of the model.
       dim_y: the number of outputs.
       parts: part -> its fields, of all models of a config: models share parts, so that each number is written once.
-      **changes: fields with another value than the part has.
     """
     section = dict(name=name, dim_y=dim_y)
     for part in _NEURAL_PROCESSES[name]:
-        section |= parts[part]
-    for key in changes:
-        _require(key, section, "model field")
-    return section | changes
+        section |= (_INTENTION | parts)[part]
+    return section
 
 
 def _require(word: str, known: Sequence[str], what: str) -> None:

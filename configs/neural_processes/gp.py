@@ -34,12 +34,6 @@ _PROTOCOLS = {
     "text": (dict(length_scale=(0.6, 1.0), max_context=46, min_targets=3, max_points=49), 5e-4),
     "slides": (dict(length_scale=(0.1, 0.6), max_context=49, min_targets=1, max_points=50), 1e-4),
 }
-# What Intention changes in ANP and CMANP.
-_RIDGE = dict(alpha_kind="softplus", alpha=0.1)
-_INTENTION = {
-    "intention_anp": dict(op="intention", self_attention=False, **_RIDGE),
-    "intention_cmanp": dict(cross_op="intention", **_RIDGE),
-}
 # Steps of the quick preset: one to five minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
 _QUICK_STEPS = {
     "cnp": 5000, "canp": 2500, "np": 5000, "anp": 2000, "bnp": 2000, "banp": 1000, "tnp_d": 4000, "eqtnp": 3000, "lbanp": 3000,
@@ -55,7 +49,6 @@ def get_config(arg: str | None = None) -> ConfigDict:
     steps = {"tiny": 20, "quick": _QUICK_STEPS[axes["model"]], "paper": 100_000}[preset]
     log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
     task, learning_rate = _PROTOCOLS[axes["protocol"]]
-    changes = _INTENTION[axes["model"]] if axes["model"] in _INTENTION else {}
     return ConfigDict(
         dict(
             name="neural_processes/gp",
@@ -72,7 +65,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
                 min_context=3,
                 **task,
             ),
-            model=common.neural_process(axes["model"], 1, _parts(preset, axes["std"]), **changes),
+            model=common.neural_process(axes["model"], 1, _parts(preset, axes["std"])),
             optimizer=common.optimizer("adam", learning_rate, schedule="cosine"),
             train=dict(
                 steps=steps,

@@ -25,12 +25,6 @@ from configs import common
 _NOT_DROPPED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")  # as published, and ours like the ANP
 MODELS = ("cnp", "canp", "np", "anp", "bnp", "banp", "tnp_d", "eqtnp", "lbanp", "cmanp", "intention_anp", "intention_cmanp")
 PRESETS = ("quick", "tiny", "paper")
-# Ours: (the model, what Intention changes in it).
-_RIDGE = dict(alpha_kind="softplus", alpha=0.1)
-_INTENTION = {
-    "intention_anp": ("anp", dict(op="intention", self_attention=False, **_RIDGE)),
-    "intention_cmanp": ("cmanp", dict(cross_op="intention", **_RIDGE)),
-}
 # The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
 RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 # Protocol -> task, tasks in a batch (the published wheels are one task), rewards, and the rounds that are played.
@@ -49,7 +43,6 @@ def get_config(arg: str | None = None) -> ConfigDict:
     preset, name = axes["preset"], axes["model"]
     task, batch_size, rewards, wheels = _PROTOCOLS[axes["protocol"]]
     dropped = axes["drop"] == "all" or name not in _NOT_DROPPED
-    model, changes = _INTENTION.get(name, (name, {}))
     log_every = {"tiny": 10, "quick": 50, "paper": 500}[preset]
     seeds = {"tiny": 2, "quick": 5, "paper": 50}[preset]
     rounds = {"tiny": 20, "quick": 500, "paper": 2000}[preset]
@@ -66,7 +59,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
                 **task,
             ),
             rewards=rewards,
-            model=common.neural_process(model, 5, _parts(preset), **changes),
+            model=common.neural_process(name, 5, _parts(preset)),
             loss="likelihood" if dropped and name in _NOT_DROPPED else "own",
             optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
             train=dict(

@@ -24,11 +24,6 @@ from experiments.neural_processes.published import MODELS
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES, NeuralProcess, Points, condition, has_state, sample
 
 CHUNK = 64
-# Ours: the names of the configs stand for these fields.
-_FIELDS = {
-    "intention_anp": dict(op="intention", self_attention=False, alpha_kind="softplus", alpha=0.1),
-    "intention_cmanp": dict(cross_op="intention", alpha_kind="softplus", alpha=0.1),
-}
 _COLOURS = {"tnp_d": drawing.AMBER, "tnp_nd": drawing.AMBER, "eqtnp": drawing.VIOLET, "lbanp": drawing.BLUE, "lbanp_nd": drawing.BLUE,
             "cmanp": drawing.RED, "cmanp_and": drawing.RED}
 _MARKS = ((0.3, "constant"), (1.4, "linear"), (math.inf, "quadratic"))  # largest slope of each
@@ -50,7 +45,7 @@ class Program(NamedTuple):
 
 def build(name: str, **fields) -> Model:
     """The model with the published sizes, but for `fields`."""
-    module = NEURAL_PROCESSES[name](**_FIELDS.get(name, {}), **fields)
+    module = NEURAL_PROCESSES[name](**fields)
     points = _points(2)
     return Model(module, jax.eval_shape(functools.partial(module.init, key=jax.random.key(1)), jax.random.key(0), points, points.x))
 

@@ -7,6 +7,7 @@ from matplotlib.patches import Circle
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
+from experiments.neural_processes import acting
 from experiments.neural_processes.published import MODELS
 from experiments.neural_processes.wheel import Wheel
 
@@ -18,7 +19,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     (result,) = results
     arrays, deltas = result.examples, result.config["evaluation"]["deltas"]
     wheel, arms = Wheel(arrays["x"][0], arrays["reward"][0], arrays["best"][0]), arrays["trained/prediction"][0]
-    regret = (_paid(wheel, wheel.best) - _paid(wheel, arms)).cumsum(-1)
+    regret = np.asarray(acting.regret(wheel, arms)).cumsum(-1)
     figure, axes = drawing.new_figure(2, len(deltas), width=2.4, height=2.4)
     for column, delta in enumerate(deltas):
         above, below = axes[0][column], axes[1][column]
@@ -32,7 +33,3 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     name = MODELS[result.content["axes"]["model"]]
     figure.suptitle(f"{name}, preset {result.preset}: the arms pulled (grey: arm 0), and what they cost")
     return drawing.save(figure, folder / "figure.png")
-
-
-def _paid(wheel: Wheel, arms: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(wheel.reward, arms[..., None], -1)[..., 0]

@@ -1,14 +1,13 @@
 """The neural-process family, behind one interface: see `NeuralProcess`.
 
-NEURAL_PROCESSES has them by the names of the configs. The Intention variants are ANP and CMANP with Intention where these
-have softmax attention to the context; the name stands for the fields that a config sets.
+NEURAL_PROCESSES has them by the names of the configs.
 """
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP
-from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
+from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND, IntentionCMANP
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.conditioning import condition, condition_made, has_state, sample
-from kvq_jax.models.neural_processes.latent import ANP, NP
+from kvq_jax.models.neural_processes.latent import ANP, NP, IntentionANP
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
 from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
 
@@ -27,8 +26,8 @@ NEURAL_PROCESSES: dict[str, type[NeuralProcess]] = {
     "lbanp_nd": LBANPND,
     "cmanp": CMANP,
     "cmanp_and": CMANPAND,
-    "intention_anp": ANP,
-    "intention_cmanp": CMANP,
+    "intention_anp": IntentionANP,
+    "intention_cmanp": IntentionCMANP,
 }
 
 __all__ = [
@@ -40,6 +39,8 @@ __all__ = [
     "CMANPAND",
     "CNP",
     "EQTNP",
+    "IntentionANP",
+    "IntentionCMANP",
     "LBANP",
     "LBANPND",
     "NEURAL_PROCESSES",

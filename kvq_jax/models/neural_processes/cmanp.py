@@ -22,8 +22,8 @@ class CMANP(LevelProcess):
     see `update`. A state holds what those attentions keep, for each block; its size does not depend on the number of points,
     and an update costs one embedding and one projection of the new points. All work among latents waits for a query.
 
-    `cross_op` (None: op) is the op of those attentions: cross_op='intention' makes the Intention CMANP. One without a state of
-    constant size, not in kvq_jax.ops.streaming.STREAMS, can only be given the whole context at once.
+    `cross_op` (None: op) is the op of those attentions. One without a state of constant size, not in
+    kvq_jax.ops.streaming.STREAMS, can only be given the whole context at once.
     """
 
     num_latents: int = 128  # L_I, the rows of a level
@@ -75,6 +75,14 @@ class CMANP(LevelProcess):
             latents = block(i, latents)
             levels.append((latents, None))
         return levels
+
+
+class IntentionCMANP(CMANP):
+    """CMANP whose blocks read the context by Intention. Ours."""
+
+    cross_op: Op | None = "intention"
+    alpha_kind: str | None = "softplus"
+    alpha: float = 0.1
 
 
 class CMANPAND(JointProcess, CMANP):

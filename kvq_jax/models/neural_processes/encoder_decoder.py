@@ -14,21 +14,20 @@ import jax
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points
-from kvq_jax.models.neural_processes.published import Renaming
+from kvq_jax.models.neural_processes.published import Renaming, published_mlp
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
-LAYERS = range(8)  # of an MLP; ReLUs count in the published names
 MAB_PARTS = {"fc_q": "query", "fc_k": "key", "fc_v": "value", "fc_out": "rff/layer_0", "ln1": "norm_heads", "ln2": "norm_rff"}
 PARTS = (
-    *((rf"net_(pre|post)\.{2 * i}", rf"\1/layer_{i}") for i in LAYERS),
-    *((rf"net_pre\.0\.{2 * i}", f"pre/layer_{i}") for i in LAYERS),  # before self-attention, which is net_pre.2
-    *((rf"net_v\.{2 * i}", f"value/layer_{i}") for i in LAYERS),
-    *((rf"net_qk\.{2 * i}", f"key/layer_{i}") for i in LAYERS),
+    *published_mlp("net_(pre|post)", r"\1"),
+    *published_mlp(r"net_pre\.0", "pre"),  # before self-attention, which is net_pre.2
+    *published_mlp("net_v", "value"),
+    *published_mlp("net_qk", "key"),
     *((rf"(?:net_pre\.2|self_attn)\.{theirs}", f"attention/{ours}") for theirs, ours in MAB_PARTS.items()),
     *((rf"attn\.{theirs}", f"cross_attention/{ours}") for theirs, ours in MAB_PARTS.items()),
     ("fc", "first"),
     ("fc_ctx", "extra"),
-    *((rf"mlp\.{2 * i + 1}", f"rest/layer_{i}") for i in LAYERS),
+    *published_mlp("mlp", "rest", first=1),  # a ReLU comes first
 )
 
 

@@ -91,10 +91,16 @@ class NP(Streamed):
 
 
 class ANP(Attentive, NP):
-    """NP with a deterministic path by cross-attention(context, x*), and self-attention over the context before both.
+    """NP with a deterministic path by cross-attention(context, x*), and self-attention over the context before both."""
 
-    ANP(op='intention', self_attention=False) is the Intention neural process: see `Attentive`.
-    """
+
+class IntentionANP(ANP):
+    """The Intention neural process: see `Attentive`. Ours."""
+
+    op: str = "intention"
+    self_attention: bool = False
+    alpha_kind: str | None = "softplus"
+    alpha: float = 0.1
 
 
 def reparametrised(normal: dist.Distribution, noise: jax.Array) -> jax.Array:

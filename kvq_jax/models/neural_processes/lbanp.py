@@ -15,9 +15,9 @@ from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points
-from kvq_jax.models.neural_processes.tnp import PUBLISHED_HEAD, published_mlp
+from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
+from kvq_jax.models.neural_processes.published import published_mlp
 from kvq_jax.nn import MLP
-from kvq_jax.nn.covariance_head import CovarianceHead
 from kvq_jax.nn.heads import Op
 from kvq_jax.nn.perceiver import PerceiverBlock
 
@@ -99,29 +99,15 @@ class LevelProcess(NeuralProcess):
         return predictive.factorised(*predictive.moments(self.predictor(encodings), self.std_map, self.std_floor))
 
 
-class JointProcess(LevelProcess):
+class JointProcess(JointHead, LevelProcess):
     """The family with one multivariate normal for all targets, of kvq_jax.nn.covariance_head: the variants named ND.
 
     The training loss is the joint negative log-likelihood, not divided by the number of targets; `log_likelihood` divides it.
-    The fields from `std_layers` to `jitter` are the head's. `unused_predictor`: keep the predictor that the released code has
-    and never uses, as parameters without gradient, so that numbers of parameters agree.
+    `unused_predictor`: keep the predictor that the released code has and never uses, as parameters without gradient, so that
+    numbers of parameters agree.
     """
 
-    std_layers: int = 2
-    rank: int = 20
-    projector_depth: int = 4
-    diagonal_depth: int = 4
-    covariance: str = "cholesky"
-    bound: bool = False
-    jitter: float = 0.0
     unused_predictor: bool = True
-
-    def setup(self):
-        super().setup()
-        self.head = CovarianceHead(
-            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
-            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
-            self.copy_layers)
 
     def predict(self, encodings: jax.Array, target_mask: jax.Array | None) -> Distribution:
         """A multivariate normal with batch [...] and event [M dim_y]."""

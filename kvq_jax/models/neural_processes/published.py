@@ -50,6 +50,23 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
     return unflatten_dict({tuple(path.split("/")): array for path, array in found.items()})
 
 
+def published_encoder(theirs: str, ours: str) -> list[Renaming]:
+    """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
+    layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
+    return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
+        (layer + name, path + place) for name, place in (
+            (r"self_attn\.out_proj", "heads/out"), ("linear1", "feed_forward/layer_0"), ("linear2", "feed_forward/layer_1"),
+            ("norm1", "norm_mix"), ("norm2", "norm_feed_forward"))]
+
+
+def published_mlp(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Renaming]:
+    """Renamings of Linear layers with ReLUs between them, in an nn.Sequential that has its first Linear at the place `first`.
+
+    Groups of `theirs` may be used in `ours`.
+    """
+    return [(rf"{theirs}\.{first + 2 * index}", f"{ours}/layer_{index}") for index in range(depth)]
+
+
 def _paths(name: str, ndim: int, renamings: Sequence[Renaming]) -> list[str] | None:
     """The paths of the parameters that the tensor `name` fills; None for an unknown name."""
     module, _, own = name.rpartition(".")

@@ -11,8 +11,9 @@ from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
+from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
+from kvq_jax.models.neural_processes.published import published_encoder, published_mlp
 from kvq_jax.nn import MLP, choose
-from kvq_jax.nn.covariance_head import CovarianceHead
 from kvq_jax.nn.heads import Op
 from kvq_jax.nn.transformer import TransformerEncoder
 
@@ -231,30 +232,16 @@ OBJECTIVES = {
 }
 
 
-class TNPND(TransformerProcess):
+class TNPND(JointHead, TransformerProcess):
     """TNP-ND: one multivariate normal for all targets, by kvq_jax.nn.covariance_head.CovarianceHead.
 
     The published loss is the joint negative log-likelihood of the targets, not divided by their number, so tasks with many
     targets weigh more; `log_likelihood` divides by it. objective='joint_and_context_error', published for the wheel bandit
     (with covariance='lowrank'), divides it and adds the squared error of the mean at the points of the context, summed over
-    outputs and averaged over points. The fields after `objective` are the head's.
+    outputs and averaged over points.
     """
 
     objective: str = "joint"  # a name of OBJECTIVES
-    std_layers: int = 2
-    rank: int = 20
-    projector_depth: int = 4
-    diagonal_depth: int = 4
-    covariance: str = "cholesky"
-    bound: bool = False
-    jitter: float = 0.0
-
-    def setup(self):
-        super().setup()
-        self.head = CovarianceHead(
-            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
-            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
-            self.copy_layers)
 
     def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
                  key: jax.Array | None = None) -> Distribution:
@@ -275,21 +262,4 @@ class TNPND(TransformerProcess):
         return choose(OBJECTIVES, self.objective, "objective")(joint, count, context_error)
 
 
-def published_encoder(theirs: str, ours: str) -> list:
-    """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
-    layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
-    return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
-        (layer + name, path + place) for name, place in (
-            (r"self_attn\.out_proj", "heads/out"), ("linear1", "feed_forward/layer_0"), ("linear2", "feed_forward/layer_1"),
-            ("norm1", "norm_mix"), ("norm2", "norm_feed_forward"))]
-
-
-def published_mlp(theirs: str, ours: str, depth: int = 8) -> list:
-    """Renamings of Linear layers with ReLUs between them, in an nn.Sequential; groups of `theirs` may be used in `ours`."""
-    return [(rf"{theirs}\.{2 * index}", f"{ours}/layer_{index}") for index in range(depth)]
-
-
-# For kvq_jax.models.neural_processes.published: of the CovarianceHead of a model that names it `head`, and of all TNPs.
-PUBLISHED_HEAD = [*published_encoder("std_encoder", "head/std_encoder"),
-                  *published_mlp("(mean_net|projector|diag_net)", r"head/\1")]
 PUBLISHED = [*published_encoder("encoder", "encoder"), *published_mlp("(embedder|predictor)", r"\1"), *PUBLISHED_HEAD]

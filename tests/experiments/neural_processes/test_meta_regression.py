@@ -12,7 +12,6 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from configs import common
 from configs.neural_processes import gp as config_file
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
@@ -158,8 +157,6 @@ def test_protocols_differ_where_the_sources_do():
     assert (tuple(code.task.length_scale), tuple(text.task.length_scale)) == ((0.1, 0.6), (0.6, 1.0))
     assert (slides.task.max_context, slides.task.max_points, slides.optimizer.learning_rate) == (49, 50, 1e-4)
     assert len(config_file.sweep()) == len(MODELS) + len(FLOORED) and tuple(MODELS) == config_file.MODELS
-    with pytest.raises(ValueError, match="did you mean 'num_heads'"):
-        common.neural_process("canp", 1, config_file._parts("tiny", "same"), num_head=3)
 
 
 def content(model, std="published", preset="quick", protocol="code", rbf=1.0):

@@ -1,0 +1,30 @@
+"""The fields of kvq_jax.nn.covariance_head.CovarianceHead, as a model has them: TNP-ND, LBANP-ND and CMANP-AND."""
+from flax import linen as nn
+
+from kvq_jax.models.neural_processes.published import Renaming, published_encoder, published_mlp
+from kvq_jax.nn.covariance_head import CovarianceHead
+
+# Of the head of a model that names it `head`.
+PUBLISHED_HEAD: tuple[Renaming, ...] = (
+    *published_encoder("std_encoder", "head/std_encoder"),
+    *published_mlp("(mean_net|projector|diag_net)", r"head/\1"),
+)
+
+
+class JointHead(nn.Module):
+    """For a model that has the sizes and the op of a transformer: the head's own fields, and the head."""
+
+    std_layers: int = 2
+    rank: int = 20
+    projector_depth: int = 4
+    diagonal_depth: int = 4
+    covariance: str = "cholesky"  # a name of kvq_jax.nn.covariance_head.COVARIANCES
+    bound: bool = False
+    jitter: float = 0.0
+
+    def setup(self):
+        super().setup()
+        self.head = CovarianceHead(
+            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
+            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
+            self.copy_layers)
