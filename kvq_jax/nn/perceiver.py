@@ -4,6 +4,7 @@ Parameters have the names of the released code (constant-memory-anp): fn.to_q, f
 norm_context. Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.2; the released code adds heads, norms and residuals.
 """
 import functools
+import math
 from typing import Any
 
 import jax
@@ -100,7 +101,8 @@ class GEGLU(nn.Module):
         """x [..., features] -> [..., features]."""
         linear = functools.partial(Linear, kernel_init=self.kernel_init, bias_init=self.bias_init)
         value, gate = jnp.split(linear(2 * self.hidden, name="net_0")(x), 2, axis=-1)
-        return linear(x.shape[-1], name="net_2")(value * jax.nn.gelu(gate, approximate=False))
+        # GELU as PyTorch has it; jax.nn.gelu's erfc is exact for very negative gates too, at twice the cost.
+        return linear(x.shape[-1], name="net_2")(value * gate * (0.5 * (1 + jax.lax.erf(gate * math.sqrt(0.5)))))
 
 
 class PreNormAttention(nn.Module):

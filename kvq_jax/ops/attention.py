@@ -43,7 +43,7 @@ def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | N
         ValueError: if shapes do not fit; with a named implementation, whatever it raises for what it does not support.
     """
     def weigh(query, key, mask):
-        return jax.nn.softmax(_scores(query, key) * per_batch(scale), where=mask)
+        return _exponentials(_scores(query, key) * per_batch(scale), mask)
 
     ours = functools.partial(_attend, weigh=weigh)
     library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
@@ -81,7 +81,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
         key, value, _ = masks.absent(key, value, pairs)
         state = _product("...nd,...nk->...dk", key, value, compute)
         return _product("...md,...dk->...mk", query.astype(compute), state, compute).astype(out)
-    return _attend(query, key, value, mask, lambda query, key, mask: _keep(_scores(query, key), mask))
+    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(_scores(query, key), mask), None))
 
 
 def laplace_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
@@ -107,7 +107,7 @@ def laplace_attention(query: Array, key: Array, value: Array, *, mask: Array | N
     def weigh(query, key, mask):
         _, compute = linalg.dtypes(query)
         distance = jnp.abs(query.astype(compute)[..., :, None, :] - key.astype(compute)[..., None, :, :]).sum(-1)
-        return jax.nn.softmax(-distance / per_batch(length_scale), where=mask)
+        return _exponentials(-distance / per_batch(length_scale), mask)
 
     return _attend(query, key, value, mask, weigh)
 
@@ -155,7 +155,7 @@ def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None 
     Raises:
         ValueError: if shapes do not fit.
     """
-    return _attend(query, key, value, mask, lambda query, key, mask: _keep(jax.lax.erf(_scores(query, key)), mask))
+    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(_scores(query, key)), mask), None))
 
 
 def per_batch(x: float | Array) -> float | Array:
@@ -164,8 +164,11 @@ def per_batch(x: float | Array) -> float | Array:
 
 
 def _attend(query: Array, key: Array, value: Array, mask: Array | None,
-            weigh: Callable[[Array, Array, Array | None], Array]) -> Array:
-    """weigh(query, key, mask [..., 1 or M, N] or None) -> [..., M, N], times value."""
+            weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]]) -> Array:
+    """weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], their total [..., M, 1] or None: weights V / total.
+
+    Divided after the product, the normaliser and its gradient cost k numbers for each query and not N.
+    """
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)
     out, compute = linalg.dtypes(query, key, value)
@@ -173,8 +176,10 @@ def _attend(query: Array, key: Array, value: Array, mask: Array | None,
         return jnp.zeros(shape, out)
     query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
     key, value, spoilt = masks.absent(key, value, pairs)
-    weights = weigh(query, key, pairs).astype(value.dtype)
-    mixed = _product("...mn,...nk->...mk", weights, value, compute)
+    weights, total = weigh(query, key, pairs)
+    mixed = _product("...mn,...nk->...mk", weights.astype(value.dtype), value, compute)
+    if total is not None:
+        mixed = mixed / total
     return masks.owe(mixed, spoilt).astype(out)
 
 
@@ -212,6 +217,15 @@ def _scores(query: Array, key: Array) -> Array:
 
 def _product(letters: str, a: Array, b: Array, compute: jnp.dtype) -> Array:
     return jnp.einsum(letters, a, b, precision=linalg.PRECISION, preferred_element_type=compute)
+
+
+def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:
+    """exp(scores - their maximum) [..., M, N], 0 under the mask, and the sum over N [..., M, 1], 1 where no key is left."""
+    if mask is not None:
+        scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
+    weights = _keep(jnp.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True))), mask)
+    total = weights.sum(-1, keepdims=True)
+    return weights, total if mask is None else jnp.where(total == 0, 1, total)
 
 
 def _keep(weights: Array, mask: Array | None) -> Array:
