@@ -220,12 +220,12 @@ def _product(letters: str, a: Array, b: Array, compute: jnp.dtype) -> Array:
 
 
 def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:
-    """exp(scores - their maximum) [..., M, N], 0 under the mask, and the sum over N [..., M, 1], 1 where no key is left."""
+    """exp(scores - their maximum) [..., M, N], 0 under the mask, and the sum over N [..., M, 1]: infinite where no key is left."""
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
-    weights = _keep(jnp.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True))), mask)
+    weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True)))
     total = weights.sum(-1, keepdims=True)
-    return weights, total if mask is None else jnp.where(total == 0, 1, total)
+    return weights, total if mask is None else jnp.where(mask.any(-1, keepdims=True), total, jnp.inf)
 
 
 def _keep(weights: Array, mask: Array | None) -> Array:

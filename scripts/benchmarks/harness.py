@@ -12,11 +12,8 @@ import jax.numpy as jnp
 
 from configs.intention import sine
 from experiments.harness import timing
-from experiments.harness.launch import split_evaluation
-from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.placement import build_placement
-from experiments.harness.step import Program, make_program
-from experiments.intention import few_shot_regression
+from experiments.harness.step import Program
+from scripts.benchmarks import training
 
 _ARG = "model=neural_process,preset=tiny"
 _STEPS, _SEEDS, _REPEATS = 200, 5, 7
@@ -26,7 +23,7 @@ def main() -> None:
     """Prints the three comparisons."""
     times = timing.interleaved([_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))], _REPEATS)
     loop, scan, seeds = (_STEPS / timing.seconds(times, index) for index in range(3))
-    print(f"harness, {few_shot_regression.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
+    print(f"harness, {sine.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
     print(f"python loop       {loop:8.0f} steps/s")
     print(f"scan              {scan:8.0f} steps/s   {timing.ratio(times, 0, 1):.2f} times the python loop")
     gain = _SEEDS * timing.ratio(times, 1, 2)
@@ -39,16 +36,7 @@ def main() -> None:
 def make(seeds: int, chunk_steps: int) -> Program:
     """The program of the measured run."""
     config = sine.get_config(_ARG)
-    _, own = split_evaluation(config.evaluation)
-    return make_program(
-        few_shot_regression.build(config, own, None),
-        build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
-        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
-        batch_size=config.train.batch_size,
-        chunk_steps=chunk_steps,
-        validation_batches=1,
-        evaluation_seed=0,
-    )
+    return training.program(training.build(config), config, seeds, chunk_steps)
 
 
 def first_step() -> float:

@@ -6,23 +6,19 @@ Floating-point work is the compiler's count for one step; its rate is set agains
 shape that most of these models' products have, (800 x 64) (64 x 256).
 """
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
 from configs.neural_processes import gp, wheel
 from experiments.harness import settings, timing
-from experiments.harness.launch import split_evaluation
-from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.placement import build_placement
-from experiments.harness.step import make_program
-from experiments.neural_processes import bandit, meta_regression
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points, condition_made, has_state
+from scripts.benchmarks import training
 
 Array = jax.Array
 
-_POINTS, _SEEDS, _TURNS, _BUDGET_S = 25, 5, 5, 1.0
+_POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
 # Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, on two cores.
 PUBLISHED_MS = {
     "cnp": 6.1, "canp": 13.4, "np": 14.8, "anp": 25.0, "bnp": 26.1, "banp": 67.5, "tnp_d": 19.9, "tnp_a": 29.3, "tnp_nd": 25.9,
@@ -39,7 +35,7 @@ def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: flo
     rate = matmul_rate(budget_s)
     print(f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
           f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s")
-    print(f"{'model':16}{'ms/step':>9}{'GFLOP':>8}{'of rate':>9}{f'ms/step of {_SEEDS} seeds':>20}{'published ms':>14}{'times as fast':>15}")
+    print(f"{'':16}{'ms a step':>9}{f'each of {_SEEDS}':>16}{'GFLOP':>8}{'of rate':>9}{'published ms':>14}{'times as fast, one seed and five':>34}")
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
     for model in (model for model in _CONDITIONED if model in models):
@@ -63,39 +59,22 @@ def matmul_rate(budget_s: float) -> float:
     return repeats * 2 * 800 * 64 * 256 / timing.seconds(times, 0)
 
 
-def trainer(model: str, preset: str, seeds: int, steps: int) -> tuple[Callable[[], object], float]:
-    """A function that makes `steps` steps of every seed in one program, and the floating-point operations of one step."""
+def trainer(model: str, preset: str, seeds: int, chunk_steps: int) -> training.Trainer:
+    """Training at the published GP setting."""
     config = gp.get_config(f"model={model},preset={preset}")
     config.task.update(min_context=_POINTS, max_context=_POINTS, min_targets=_POINTS, max_points=2 * _POINTS)
-    experiment = meta_regression.build(config, split_evaluation(config.evaluation)[1], None)
-    program = make_program(
-        experiment,
-        build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
-        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
-        batch_size=config.train.batch_size,
-        chunk_steps=steps,
-        validation_batches=1,
-        evaluation_seed=0,
-    )
-    state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
-    chunk = program.chunk.lower(state, None).compile()
-
-    def run():
-        nonlocal state
-        state, metrics = chunk(state, None)
-        return metrics
-
-    return run, chunk.cost_analysis()["flops"] / seeds  # the body of a loop counts once
+    return training.trainer(training.build(config), config, seeds, chunk_steps)
 
 
 def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str:
-    steps = 5
-    (one, flops), (many, _) = (trainer(model, preset, seeds, steps) for seeds in (1, _SEEDS))
-    times = timing.interleaved([one, many], _TURNS, 2 * budget_s)
-    seconds, per_seed = timing.seconds(times, 0) / steps, timing.seconds(times, 1) / steps / _SEEDS
+    one, many = (trainer(model, preset, seeds, _STEPS) for seeds in (1, _SEEDS))
+    times = timing.interleaved([one.run, many.run], _TURNS, 2 * budget_s)
+    seconds, per_seed = timing.seconds(times, 0) / _STEPS, timing.seconds(times, 1) / _STEPS / _SEEDS
+    flops = one.compiled.cost_analysis()["flops"]  # the body of a loop counts once
     published = PUBLISHED_MS.get(model)
-    beside = f"{published:14.1f}{published / (1e3 * seconds):15.2f}" if published else f"{'':>14}{'':>15}"
-    return (f"{model:16}{1e3 * seconds:9.1f}{flops / 1e9:8.2f}{flops / seconds / rate:9.0%}{1e3 * per_seed:20.1f}{beside}")
+    beside = "".join(f"{published / (1e3 * time):{width}.2f}" for time, width in ((seconds, 12), (per_seed, 12))) if published else ""
+    return (f"{model:16}{1e3 * seconds:9.1f}{1e3 * per_seed:16.1f}{flops / 1e9:8.2f}{flops / seconds / rate:9.0%}"
+            f"{published or float('nan'):14.1f}{beside}")
 
 
 def _built(model: str, preset: str):
@@ -143,7 +122,7 @@ def _bandit_line(name: str, preset: str) -> str:
     config = wheel.get_config(f"model={name},preset={preset}")
     rounds, seeds = _PLAYERS[name], 2
     config.evaluation.update(rounds=rounds, last=1, seeds=seeds, batch_size=seeds, stages=1)
-    experiment = bandit.build(config, split_evaluation(config.evaluation)[1], None)
+    experiment = training.build(config)
     variables = jax.jit(experiment.init)(jax.random.key(0))
     play = jax.jit(lambda key: experiment.evaluate(variables, experiment.data["test"], key))
     times = timing.interleaved([functools.partial(play, jax.random.key(1))], 3)

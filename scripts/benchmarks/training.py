@@ -1,0 +1,58 @@
+"""The training of a config as one compiled program, for the benchmarks that measure it."""
+import importlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from experiments.harness.experiment import Experiment
+from experiments.harness.launch import split_evaluation
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.placement import build_placement
+from experiments.harness.step import Program, make_program
+
+
+class Trainer(NamedTuple):
+    """Training of some seeds.
+
+    Attributes:
+      run: makes a chunk of steps of every seed and returns their metrics.
+      compiled: the chunk.
+    """
+
+    run: Callable[[], dict[str, jax.Array]]
+    compiled: jax.stages.Compiled
+
+
+def build(config: ConfigDict, data_dir: str | None = None) -> Experiment:
+    """The experiment of a config. Raises as its module does."""
+    return importlib.import_module(f"experiments.{config.experiment}").build(config, split_evaluation(config.evaluation)[1], data_dir)
+
+
+def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int) -> Program:
+    """What a run of `config` would run, on one device, with chunks of `chunk_steps`."""
+    return make_program(
+        experiment,
+        build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
+        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
+        batch_size=config.train.batch_size,
+        chunk_steps=chunk_steps,
+        validation_batches=1,
+        evaluation_seed=0,
+    )
+
+
+def trainer(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int) -> Trainer:
+    """Training of `seeds` seeds in chunks of `chunk_steps`; its state is kept between runs."""
+    made, data = program(experiment, config, seeds, chunk_steps), jax.device_put(experiment.data["train"])
+    state = made.init(jnp.arange(seeds, dtype=jnp.uint32))
+    compiled = made.chunk.lower(state, data).compile()
+
+    def run():
+        nonlocal state
+        state, metrics = compiled(state, data)
+        return metrics
+
+    return Trainer(run, compiled)
