@@ -10,7 +10,8 @@ from experiments.harness.errors import UserError
 from experiments.harness.settings import choose
 
 # name -> module with main(), which measures and prints.
-_BENCHMARKS = {name: f"scripts.benchmarks.{name}" for name in ("accuracy", "harness", "np", "ops", "streaming")}
+_NAMES = ("accuracy", "experiments", "harness", "np", "ops", "streaming")
+_BENCHMARKS = {name: f"scripts.benchmarks.{name}" for name in _NAMES}
 
 
 def main(argv: list[str]) -> int:

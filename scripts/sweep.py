@@ -1,7 +1,8 @@
 """Runs every cell of a config's sweep() that has no result yet: python -m scripts.sweep --config configs/<paper>/<experiment>.py:preset=quick
 
 Each cell is a run of its own, as experiments.run would make it, and resumes if it was killed. A cell that fails is reported
-and the others go on; the exit code is then that of the last failure. --dry_run lists the cells and does nothing.
+and the others go on; the exit code is then that of the last failure. --dry_run lists the cells and does nothing. A config may
+have other lists of cells than sweep(): --cells figure14 is figure14() of the config.
 
 A config may define unneeded(config, finished) -> str | None: why a cell can be left out, given the content of the result.json
 of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds. Of
@@ -25,31 +26,33 @@ from experiments.harness.run_directory import default_path
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here hold for every cell")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
+_CELLS = flags.DEFINE_string("cells", "sweep", "the function of the config file that lists the cells")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
 
 
-def load(file: Path) -> ModuleType:
-    """The config file as a module. Raises ConfigError where it has no sweep()."""
+def load(file: Path, function: str = "sweep") -> ModuleType:
+    """The config file as a module. Raises ConfigError where it has no such function."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if not hasattr(module, "sweep"):
-        raise ConfigError(f"{file} has no sweep()")
+    if not callable(getattr(module, function, None)):
+        raise ConfigError(f"{file} has no {function}()")
     return module
 
 
-def cells(module: ModuleType, arg: str, overrides: dict) -> Iterator[tuple[str, ConfigDict]]:
-    """(axes, config) of each cell of the sweep() of a config module.
+def cells(module: ModuleType, arg: str, overrides: dict, function: str = "sweep") -> Iterator[tuple[str, ConfigDict]]:
+    """(axes, config) of each cell that a function of a config module lists.
 
     Args:
       module: the config file's.
       arg: axes that hold for every cell, 'axis=value,...'; a cell's own axes come after it.
       overrides: flattened config key -> value, for every cell.
+      function: of the module: () -> the axes of each cell.
 
     Raises:
       ConfigError: an axis or key is unknown to one of the cells.
     """
-    for axes in module.sweep():
+    for axes in getattr(module, function)():
         text = ",".join(filter(None, [arg, *(f"{name}={value}" for name, value in axes.items())]))
         try:
             config = module.get_config(text)
@@ -72,10 +75,10 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     console, root = Console(), Path(_WORKDIR.value)
     options = launch.Options(data_dir=_DATA_DIR.value)
-    module = load(Path(name))
+    module = load(Path(name), _CELLS.value)
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     finished, told = [], None
-    for axes, config in list(cells(module, arg, config_flags.get_override_values(flag))):
+    for axes, config in list(cells(module, arg, config_flags.get_override_values(flag), _CELLS.value)):
         path = default_path(root, config)
         done = (path / "result.json").exists()
         reason = None if done else unneeded(config, finished)

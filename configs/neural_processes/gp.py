@@ -34,10 +34,10 @@ _PROTOCOLS = {
     "text": (dict(length_scale=(0.6, 1.0), max_context=46, min_targets=3, max_points=49), 5e-4),
     "slides": (dict(length_scale=(0.1, 0.6), max_context=49, min_targets=1, max_points=50), 1e-4),
 }
-# Steps of the quick preset: one to five minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
+# Steps of the quick preset: one to six minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
 _QUICK_STEPS = {
     "cnp": 5000, "canp": 2500, "np": 5000, "anp": 2000, "bnp": 2000, "banp": 1000, "tnp_d": 4000, "eqtnp": 3000, "lbanp": 3000,
-    "cmanp": 10_000, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 2500, "intention_anp": 3000,
+    "cmanp": 7500, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 5500, "intention_anp": 3000,
     "intention_cmanp": 4000,
 }
 

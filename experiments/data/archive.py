@@ -15,11 +15,16 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
     Raises DataError for no data_dir or one that is not a folder, and for a missing, unreadable, truncated, malformed
     or altered file. A found file that fails is refused; no other copy is tried in its place.
     """
+    check_folder(manifest, data_dir)
+    return checked(manifest.quote, FORMATS[manifest.format](manifest, data_dir), manifest.image_shapes, data_dir)
+
+
+def check_folder(manifest: Manifest, data_dir: str | None) -> None:
+    """Raises DataError for no data_dir, or one that is not a folder."""
     if data_dir is None:
         raise DataError(f"source 'archive' needs the folder of the original {manifest.quote} files: pass --data_dir")
     if not os.path.isdir(data_dir):
         raise DataError(f"no folder {data_dir}: --data_dir must be the folder of the original {manifest.quote} files")
-    return checked(manifest.quote, FORMATS[manifest.format](manifest, data_dir), manifest.image_shapes, data_dir)
 
 
 def locate(names, manifest: Manifest, data_dir) -> pathlib.Path:

@@ -24,6 +24,7 @@ class Experiment:
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       table: results -> the table shown at the end of a run.
       figure: (results, folder) -> the path of the figure drawn at the end of a run.
+      facts: what result.json says that the config cannot know, such as which data a folder holds. Values that JSON can hold.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -34,3 +35,4 @@ class Experiment:
     data: dict[str, PyTree]
     table: Callable[[list], Any]
     figure: Callable[[list, Path], Path]
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -96,6 +96,7 @@ def launch(config: ConfigDict, path: Path | None, options: Options, console: Con
         "name": config.name,
         "axes": config.axes.to_dict(),
         "metrics": metrics,
+        "facts": experiment.facts,
         "steps": record.step,
         "seeds": settings.all_seeds.tolist(),
         "best_step": record.best_step,

@@ -73,7 +73,7 @@ class RunDirectory:
 
     def write_examples(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Writes examples.npz: the arrays that the figures draw."""
-        with _moved_into(self.path / "examples.npz") as file:
+        with moved_into(self.path / "examples.npz") as file:
             np.savez_compressed(file, **arrays)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
@@ -98,11 +98,11 @@ def check_ownership(path: Path, config: ConfigDict | None) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` in one move."""
-    with _moved_into(path) as file:
+    with moved_into(path) as file:
         file.write(text.encode())
 
 
-class _moved_into:
+class moved_into:
     """A binary file that appears under its name once it is complete and on the disk."""
 
     def __init__(self, path: Path):

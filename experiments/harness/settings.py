@@ -55,12 +55,12 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field]:
     return {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in skipped}
 
 
-def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str) -> Any:
+def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str, **given: Any) -> Any:
     """As `build`, for a section whose `name` says which class of `table` its other keys are the fields of."""
     fields = dict(section)
     if "name" not in fields:
         raise ConfigError(f"{where}.name: missing key")
-    return build(choose(table, fields.pop("name"), f"{where}.name"), fields, where)
+    return build(choose(table, fields.pop("name"), f"{where}.name"), fields, where, **given)
 
 
 def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:

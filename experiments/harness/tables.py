@@ -35,12 +35,13 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of cells under column heads; `caption` says what they are and what they are not."""
+    """Rows of cells under column heads; `caption` says what they are and what they are not, `error` what the errors are."""
 
     title: str
     columns: Sequence[str]  # heads; the first is that of the row names
     rows: Sequence[tuple[str, Sequence[Cell | str]]]
     caption: str
+    error: str = "sem"
 
     def terminal(self) -> rich.table.Table:
         table = rich.table.Table(title=self.title, caption=self.caption)
@@ -72,10 +73,10 @@ class Table:
         return "\n".join([r"\begin{table}", r"\centering", body, r"\hline", r"\end{tabular}", caption, r"\end{table}"]) + "\n"
 
     def csv(self) -> str:
-        """One line for each row; each number in two columns, the second its standard error."""
+        """One line for each row; each number in two columns, the second its error."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([self.columns[0], *(part for column in self.columns[1:] for part in (column, f"{column} sem"))])
+        writer.writerow([self.columns[0], *(part for column in self.columns[1:] for part in (column, f"{column} {self.error}"))])
         for name, cells in self.rows:
             writer.writerow([name, *(part for cell in cells for part in _numbers(cell))])
         return text.getvalue()

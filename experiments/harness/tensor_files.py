@@ -1,10 +1,11 @@
-"""Named tensors from the files that NumPy and PyTorch save.
+"""Named tensors from the files that NumPy, safetensors and PyTorch save.
 
 PyTorch's is a zip of raw storages and a pickle that says which part of which storage a tensor is. Here it is read without
 PyTorch and without running what it names: tensors become arrays, and objects of any class, such as the attrdict.AttrDict of
 the published checkpoints, plain dictionaries of their items.
 """
 import io
+import json
 import pickle
 import zipfile
 import zlib
@@ -27,7 +28,7 @@ _PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Name -> array, of a .npz, or of a state dict or a checkpoint that PyTorch 1.6 or later wrote (.pt, .pth, .tar).
+    """Name -> array, of a .npz, a .safetensors, or a state dict or checkpoint of PyTorch 1.6 or later (.pt, .pth, .tar).
 
     Raises UserError where the file is missing, damaged, of another kind or without tensors.
     """
@@ -46,6 +47,18 @@ def _read_numpy(path: Path) -> dict[str, np.ndarray]:
     with np.load(path) as file:
         prefix = _PREFIX if any(name.startswith(_PREFIX) for name in file) else ""
         return {name.removeprefix(prefix): file[name] for name in file if name.startswith(prefix)}
+
+
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """The size of a header (8 bytes), the header (JSON: dtype, shape and place of each tensor), and the numbers."""
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    tensors = {}
+    for name in (name for name in header if name != "__metadata__"):
+        begin, end = (start + offset for offset in header[name]["data_offsets"])
+        tensors[name] = np.frombuffer(raw[begin:end], _SAFE_DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+    return tensors
 
 
 def _read_torch(path: Path) -> dict[str, np.ndarray]:
@@ -99,4 +112,6 @@ _KNOWN = {("torch", name): np.dtype(kind) for name, kind in _STORAGES.items()} |
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): lambda tensor, *rest: tensor,
 }
-_READERS = {".npz": _read_numpy, ".pt": _read_torch, ".pth": _read_torch, ".tar": _read_torch}
+_SAFE_DTYPES = dict(F64=np.float64, F32=np.float32, F16=np.float16, BF16=jnp.bfloat16, I64=np.int64, I32=np.int32,
+                    I16=np.int16, I8=np.int8, U8=np.uint8, BOOL=np.bool_)
+_READERS = {".npz": _read_numpy, ".safetensors": _read_safetensors} | dict.fromkeys((".pt", ".pth", ".tar"), _read_torch)

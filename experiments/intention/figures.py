@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.intention import kabsch_figures, policy_figures, scaling, untrained
+from experiments.intention import few_shot_classification_figures, kabsch_figures, policy_figures, scaling, untrained
 from experiments.intention.tables import MODELS, PHASES, few_shot_results, mse_by_count, task_name
 
 _COLOURS = {"intention": drawing.RED, "attention": drawing.BLUE, "neural_process": drawing.GREEN, "maml": drawing.AMBER}
@@ -129,6 +129,7 @@ FIGURES = {
     "figure10": kabsch_figures.figure10,
     "figure11": kabsch_figures.figure11,
     "figure13": figure13,
+    "figure14": few_shot_classification_figures.figure14,
     "figure15": untrained.figure15,
 }
 

@@ -5,6 +5,8 @@ import numpy as np
 
 from experiments.harness.results import Result, latest_preset
 from experiments.harness.tables import Cell, Table, mark_best
+from experiments.intention.anomaly_tables import table3
+from experiments.intention import few_shot_classification_tables
 from experiments.intention.known_answer_tables import table_of
 from experiments.intention.scaling import figure3_table
 
@@ -85,6 +87,9 @@ def _figure7_table(experiment: str):
 
 
 TABLES = {
+    "table1": few_shot_classification_tables.table_of("table1"),
+    "table2": few_shot_classification_tables.table_of("table2"),
+    "table3": table3,
     "figure3": figure3_table,
     "figure7_sine": _figure7_table("sine"),
     "figure7_pixels": _figure7_table("pixels"),

@@ -6,7 +6,16 @@ from kvq_jax.models.few_shot import (
     MAMLRegressor,
     NeuralProcessRegressor,
 )
+from kvq_jax.models.few_shot_classifiers import (
+    FEW_SHOT_CLASSIFIERS,
+    AttentionClassifier,
+    IntentionClassifier,
+    MAMLClassifier,
+    NeuralProcessClassifier,
+    PrototypeClassifier,
+)
 from kvq_jax.models.flat import MLPRegressor
+from kvq_jax.models.set_anomaly import SetAnomalyDetector
 from kvq_jax.models.weight_regressors import (
     WEIGHT_REGRESSORS,
     AttentionWeights,
@@ -16,15 +25,22 @@ from kvq_jax.models.weight_regressors import (
 )
 
 __all__ = [
+    "AttentionClassifier",
     "AttentionRegressor",
     "AttentionWeights",
+    "FEW_SHOT_CLASSIFIERS",
     "FEW_SHOT_REGRESSORS",
+    "IntentionClassifier",
     "IntentionRegressor",
     "IntentionWeights",
+    "MAMLClassifier",
     "MAMLRegressor",
     "MLPRegressor",
     "MLPWeights",
+    "NeuralProcessClassifier",
     "NeuralProcessRegressor",
     "NeuralProcessWeights",
+    "SetAnomalyDetector",
+    "PrototypeClassifier",
     "WEIGHT_REGRESSORS",
 ]

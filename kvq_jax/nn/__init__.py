@@ -4,6 +4,7 @@ from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
 from kvq_jax.nn.cmab import CMAB
 from kvq_jax.nn.grid import GridAttention
 from kvq_jax.nn.heads import Ridge, attend, find_op, merge_heads, split_heads
+from kvq_jax.nn.image_encoders import ENCODERS, BatchNorm, ConvEncoder, ResNet12
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
 from kvq_jax.nn.mlp import BIAS_INITS, KERNEL_INITS, MLP, Linear
 from kvq_jax.nn.multihead import SCALINGS, MultiHead
@@ -12,6 +13,7 @@ from kvq_jax.nn.np_former import FORMERS, Former, NPFormerLayer
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.positions import fourier_features
+from kvq_jax.nn.resnet import RESNETS, ResNet
 from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS
 from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer
 
@@ -19,7 +21,10 @@ __all__ = [
     "ALPHA_KINDS",
     "Alpha",
     "BIAS_INITS",
+    "BatchNorm",
     "CMAB",
+    "ConvEncoder",
+    "ENCODERS",
     "FORMERS",
     "Former",
     "GEGLU",
@@ -38,6 +43,9 @@ __all__ = [
     "PreNormAttention",
     "PreNormGEGLU",
     "RFF",
+    "ResNet12",
+    "RESNETS",
+    "ResNet",
     "ResidualLayer",
     "Ridge",
     "SAB",

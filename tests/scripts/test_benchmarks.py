@@ -1,8 +1,12 @@
 """Benchmarks, on sizes that take a second: what they return, not what they measure. Accuracy is no measurement, and is checked."""
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scripts.benchmarks import accuracy, ops
+from configs.intention import sine
+from scripts.benchmarks import accuracy, experiments, ops
+from scripts.benchmarks import np as neural_processes
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -32,3 +36,25 @@ def test_the_grid_of_operators(capsys):
     assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] and all(c.intention > 0 and c.plain > 0 for c in cells)
     printed = capsys.readouterr().out
     assert printed.count("median") == 4 and printed.count("N \\ d") == 4
+
+
+def test_neural_processes(capsys, monkeypatch):
+    monkeypatch.setattr(neural_processes, "_LENGTHS", (20, 100))
+    monkeypatch.setattr(neural_processes, "_CHUNK", 10)
+    monkeypatch.setattr(neural_processes, "_SEEN", (10, 100))
+    monkeypatch.setattr(neural_processes, "_PLAYERS", {"cnp": 5})
+    neural_processes.main(models=("cnp", "lbanp"), preset="tiny", budget_s=0)
+    printed = capsys.readouterr().out
+    assert printed.count("points/s") == 4 and printed.count("update by") == 1 and "lbanp            has no state" in printed
+    assert printed.count("rounds/s") == 1
+
+
+def test_share_of_time_outside_products(capsys):
+    experiments.main(files=((sine, ""),), presets=("tiny",), budget_s=0)
+    assert 0 < int(capsys.readouterr().out.split()[-1].removesuffix("%")) < 100
+
+
+@pytest.mark.parametrize("function, found", [(lambda x: jnp.sin(x @ x) + 1, 1), (lambda x: jnp.sin(x) + x.sum(0), 0)])
+def test_operations_with_a_product(function, found):
+    hlo = jax.jit(function).lower(jnp.ones((64, 64))).compile().as_text()
+    assert len(experiments._products(hlo)) == found or found and len(experiments._products(hlo)) > 1

@@ -2,8 +2,9 @@
 
 Each family of models lists its renamings as (pattern, path or paths): a regular expression for a module of the published
 code, and the path of ours, with '/' between levels. More than one path: the rows of the tensor are split evenly over
-them (a fused in_proj). The tensor's own name follows from its shape and kind: `weight` of two dimensions is a kernel,
-transposed; of one dimension, the scale of a LayerNorm; `bias` and free parameters keep their names.
+them (a fused in_proj). The tensor's own name follows from its shape and kind: `weight` of two or more dimensions is a kernel,
+its axes in Flax's order, inputs and outputs last; of one dimension, the scale of a normalisation; `bias` and free parameters
+keep their names.
 """
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
             problems.append(f"{name}: unknown name")
             continue
         for path, part in zip(paths, np.split(tensor, len(paths))):
-            part = part.T if path.endswith("/kernel") else part
+            part = np.moveaxis(part, (0, 1), (-1, -2)) if path.endswith("/kernel") else part
             if path not in wanted:
                 problems.append(f"{name}: the model has no {path}")
             elif path in found:
@@ -73,7 +74,7 @@ def _paths(name: str, ndim: int, renamings: Sequence[Renaming]) -> list[str] | N
     if own.startswith("in_proj_"):
         own = own.removeprefix("in_proj_")
         module += ".in_proj"
-    leaf = {("weight", 2): "kernel", ("weight", 1): "scale"}.get((own, ndim), own)
+    leaf = own if own != "weight" else "scale" if ndim == 1 else "kernel"
     for pattern, replacement in renamings:
         match = re.fullmatch(pattern, module)
         if match:

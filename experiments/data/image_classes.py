@@ -1,0 +1,121 @@
+"""Images of classes for few-shot learning, where training, validation and test have no class in common.
+
+    load('mini_imagenet', '/data', size=84)       /data/mini_imagenet (or /data): images/ and train.csv, val.csv, test.csv
+    load('mini_imagenet_80', '/data', size=28)    the same images, the paper's 80 + 10 + 10 classes
+    load('cifar_fs', '/data', size=32)            /data/cifar-fs: data/<class>/*.png and splits/bertinetto/{train,val,test}.txt
+    load('omniglot', '/data', size=28)            /data/omniglot: images_{background,evaluation}/<alphabet>/<character>/*.png
+    load('folders', '/data', size=84)             /data/{train,val,test}/**/<class>/*.png: any others
+    load('digits', None, size=16)                 scikit-learn's digits: 4 + 3 + 3 classes, enough for tests only
+
+Images are decoded and resized once, when loaded, and kept as uint8; nothing is written. TensorFlow Datasets has no builder of
+mini-ImageNet, so there is no source of that kind.
+"""
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from experiments.data.errors import DataError, first_line
+from experiments.data.image_class_sources import SOURCES, SPLITS, Classes, Source
+from experiments.harness.errors import unknown
+
+
+class Split(NamedTuple):
+    """The images of some classes.
+
+    image   uint8 [n, size, size, channels]
+    member  int32 [classes, largest]: the images of each class, then -1 where it has fewer than the largest
+    names   of the classes
+    """
+
+    image: np.ndarray
+    member: np.ndarray
+    names: tuple[str, ...]
+
+
+class ImageClasses(NamedTuple):
+    """Three splits of classes, and the `name` to quote them by, such as 'mini-ImageNet (70 per class)'."""
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+
+
+def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageClasses:
+    """The images of `source`, a key of SOURCES, at `size` x `size` pixels.
+
+    data_dir  the folder of the data, or the one above it (digits: not used)
+    least     how many images every class must have
+    Raises DataError, one line, for an unknown source, for a folder, list or image that is missing, damaged or no image, for
+    a split without classes, a class with fewer than `least` images, and for a class that is in two splits.
+    """
+    if source not in SOURCES:
+        raise DataError(unknown("source of image classes", source, SOURCES))
+    own = SOURCES[source]
+    found = own.find(_folder(source, own.folder, data_dir))
+    _check(source, found, least)
+    return ImageClasses(_quoted(own, found), *(_split(found[split], size, own.channels) for split in SPLITS))
+
+
+def _folder(source: str, name: str | None, data_dir: str | None) -> Path | None:
+    """data_dir/name where it is there, else data_dir itself."""
+    if name is None:
+        return None
+    if data_dir is None:
+        raise DataError(f"source {source!r} reads a folder of images: pass --data_dir")
+    inner = Path(data_dir, name)
+    return inner if inner.is_dir() else Path(data_dir)
+
+
+def _check(source: str, found: Mapping[str, Classes], least: int) -> None:
+    owner: dict[str, str] = {}
+    for split, classes in found.items():
+        if not classes:
+            raise DataError(f"source {source!r} has no {split} classes")
+        for name, images in classes.items():
+            if name in owner:
+                raise DataError(f"source {source!r}: class {name} is in {owner[name]} and in {split}")
+            if len(images) < least:
+                raise DataError(f"source {source!r}: {split} class {name} has {len(images)} images, an episode takes {least}")
+            owner[name] = split
+
+
+def _quoted(own: Source, found: Mapping[str, Classes]) -> str:
+    """The name of the data set, with what distinguishes what was found from the whole."""
+    counts = [len(images) for classes in found.values() for images in classes.values()]
+    classes = tuple(len(found[split]) for split in SPLITS)
+    notes = []
+    if own.classes != classes:
+        notes.append(f"{'/'.join(map(str, classes))} classes")
+    if {own.per_class} != set(counts):
+        few, many = min(counts), max(counts)
+        notes.append(f"{few} per class" if few == many else f"{few} to {many} per class")
+    return f"{own.quote} ({', '.join(notes)})" if notes else own.quote
+
+
+def _split(classes: Classes, size: int, channels: int) -> Split:
+    counts = np.array([len(images) for images in classes.values()])
+    ends = np.cumsum(counts)
+    place = np.arange(counts.max())
+    member = np.where(place < counts[:, None], (ends - counts)[:, None] + place, -1)
+    image = np.empty((ends[-1], size, size, channels), np.uint8)
+    for number, one in enumerate(one for images in classes.values() for one in images):
+        image[number] = _pixels(one, size, channels)
+    return Split(image, member.astype(np.int32), tuple(classes))
+
+
+def _pixels(image: Path | np.ndarray, size: int, channels: int) -> np.ndarray:
+    """uint8 [size, size, channels] of a file, or of an array [H, W]; pillow's bilinear filter averages where it shrinks."""
+    try:
+        with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as opened:
+            resized = opened.convert({1: "L", 3: "RGB"}[channels])
+            if resized.size != (size, size):
+                resized = resized.resize((size, size), Image.Resampling.BILINEAR)
+            return np.asarray(resized).reshape(size, size, channels)
+    except FileNotFoundError as error:
+        raise DataError(f"no image {image}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{image}: not an image that can be read: {first_line(error)}") from error

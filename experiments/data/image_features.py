@@ -1,0 +1,95 @@
+"""Features of images by a frozen network, computed once and kept in a file that says what made them.
+
+A file is a .npz: `train` [n, d] and `test` [n, d] float32, the labels `train_label` and `test_label`, and `provenance`, JSON:
+the network, the SHA-256 of the file of its weights, the quote of the data set, the numbers of images, the size of the inputs.
+"""
+import dataclasses
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.data.dataset import SPLITS, DataSet
+from experiments.data.errors import DataError, first_line
+from experiments.data.resnet_weights import import_resnet, network_name
+from experiments.harness.errors import UserError
+from experiments.harness.experiment import Variables
+from experiments.harness.run_directory import moved_into
+from experiments.harness.tensor_files import read_tensors
+from kvq_jax.nn.resnet import ResNet, imagenet_input
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFeatures:
+    """Features {'train' | 'test': [n, d]} of a data set, in its order, and what made them."""
+
+    features: dict[str, np.ndarray]
+    provenance: dict[str, Any]
+
+
+def compute(weights: Path, data: DataSet, batch_size: int, size: int = 224) -> ImageFeatures:
+    """The features that the network in the file `weights` has of the images of `data`, resized to `size` and normalised.
+
+    Raises UserError for weights that cannot be read or are no ResNet of basic blocks.
+    """
+    try:
+        model, variables = import_resnet(read_tensors(weights))
+    except UserError as error:
+        raise UserError(f"{weights}: {error}" if str(weights) not in str(error) else str(error)) from error
+    features = {split: embed(model, variables, getattr(data, split)["image"], batch_size, size) for split in SPLITS}
+    provenance = {
+        "network": network_name(model),
+        "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "data": data.name,
+        "images": {split: len(features[split]) for split in SPLITS},
+        "input_size": size,
+    }
+    return ImageFeatures(features, provenance)
+
+
+def embed(model: ResNet, variables: Variables, images: np.ndarray, batch_size: int, size: int) -> np.ndarray:
+    """images uint8 [n, H, W, 3] -> features [n, d], `batch_size` at a time."""
+    variables = jax.tree.map(jnp.asarray, variables)
+
+    @jax.jit
+    def of_batch(batch):
+        return model.apply(variables, imagenet_input(batch, size))[0]
+
+    batches = range(0, len(images), batch_size)
+    return np.concatenate([jax.device_get(of_batch(images[start : start + batch_size])) for start in batches])
+
+
+def write(path: Path, made: ImageFeatures, data: DataSet) -> None:
+    """Writes the features of `data` in one move. Raises UserError if it cannot."""
+    labels = {f"{split}_label": getattr(data, split)["label"] for split in SPLITS}
+    try:
+        with moved_into(path) as file:
+            np.savez(file, **made.features, **labels, provenance=json.dumps(made.provenance))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read(path: Path, data: DataSet) -> ImageFeatures:
+    """The features of `data` from the file `path`. Raises DataError where it is missing, damaged, or of other images."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        provenance = json.loads(str(arrays["provenance"]))
+        features = {split: arrays[split].astype(np.float32) for split in SPLITS}
+        labels = {split: arrays[f"{split}_label"] for split in SPLITS}
+        made_of = provenance["data"]
+    except FileNotFoundError as error:
+        raise DataError(f"no features {path}; write them with python -m scripts.prepare_data embed") from error
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: cannot be read as image features: {first_line(error)}") from error
+    for split in SPLITS:
+        if made_of != data.name or not np.array_equal(labels[split], getattr(data, split)["label"]):
+            raise DataError(f"{path} has features of {made_of}, not of the {split} images of {data.name} in their order")
+        if features[split].ndim != 2 or len(features[split]) != len(labels[split]) or not np.isfinite(features[split]).all():
+            raise DataError(f"{path}: {split} is no finite [{len(labels[split])}, d] but {list(features[split].shape)}")
+    return ImageFeatures(features, provenance)

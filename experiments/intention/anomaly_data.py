@@ -1,0 +1,144 @@
+"""Images for set anomaly detection: where they come from, how they are split, and the features that the models see."""
+import dataclasses
+import functools
+from pathlib import Path
+
+import flax.struct
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.data import cifar, image_features, sources
+from experiments.data.dataset import SPLITS, DataSet
+from experiments.data.errors import DataError
+from experiments.harness import settings
+from experiments.harness.errors import ConfigError
+
+
+class Images(flax.struct.PyTreeNode):
+    """The images of one split, resident on the device. C classes, the largest of m images."""
+
+    feature: jax.Array  # [n, d] float32
+    label: jax.Array  # [n] int32, 0..C-1
+    members: jax.Array  # [C, m] int32: the images of each class, its first one repeated where it has fewer than m
+    count: jax.Array  # [C] int32: the images that each class has
+    image: jax.Array | None  # [n, H, W] or [n, H, W, 3] uint8, of the test split, for its pictures
+    training: bool = flax.struct.field(pytree_node=False)  # whether models are trained on it, and drop out
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+    """The config's `data` section."""
+
+    name: str  # a name of DATA
+    source: str
+    splits: str  # a name of SPLITTINGS
+    validation_fraction: float
+    test_fraction: float  # of the classes, where the splits are 'classes'
+    seed: int  # of the splits
+
+    def __post_init__(self):
+        if not (0 < self.validation_fraction < 1 and 0 < self.test_fraction < 1):
+            raise ValueError("validation_fraction and test_fraction must lie between 0 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class RawPixelsPCA:
+    """Projections of the pixels on the principal components of the training images, all divided by the same number.
+
+    Whitened, which gives the faint details of the last components the weight of the first ones, they train worse.
+    """
+
+    dimension: int
+
+    def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
+        """data, numbers of the training images -> (features [n, dimension] of all images, facts for result.json)."""
+        from sklearn.decomposition import PCA  # a second: only where it is used
+
+        pixels = _pooled(data, "image")
+        pixels = pixels.reshape(len(pixels), -1).astype(np.float32) / 255
+        if not 0 < self.dimension <= min(len(train), pixels.shape[1]):
+            sizes = f"{pixels.shape[1]} pixels, {len(train)} training images"
+            raise ConfigError(f"config.features.dimension: {self.dimension} of {sizes}")
+        pca = PCA(self.dimension, svd_solver="randomized", random_state=0).fit(pixels[train])
+        scale = np.sqrt(pca.explained_variance_.mean())
+        return pca.transform(pixels) / scale, {"explained_variance": float(pca.explained_variance_ratio_.sum())}
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNet34:
+    """The features in a file that `scripts.prepare_data embed` wrote with the ImageNet weights of a ResNet-34."""
+
+    file: str  # absolute, or relative to --data_dir
+
+    def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
+        """As RawPixelsPCA's."""
+        path = Path(data_dir or "", self.file)
+        made = image_features.read(path, data)
+        if made.provenance["network"] != "ResNet-34":
+            raise DataError(f"{path} has features by {made.provenance['network']}, not by ResNet-34")
+        return np.concatenate([made.features[split] for split in SPLITS]), made.provenance
+
+
+# Name of a data set -> function(source, data_dir) -> DataSet.
+DATA = {"cifar100": cifar.load, "digits": functools.partial(sources.load, "digits")}
+FEATURES = {"raw_pixels_pca": RawPixelsPCA, "resnet34": ResNet34}
+
+
+def load(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], dict]:
+    """Each split's images, by the sections `data` and `features` of a config, and facts for result.json: the data's quote.
+
+    Raises ConfigError and DataError.
+    """
+    section = settings.build(DataSettings, config.data, "config.data")
+    features = settings.build_named(FEATURES, config.features, "config.features")
+    data = settings.choose(DATA, section.name, "config.data.name")(section.source, data_dir)
+    parts = settings.choose(SPLITTINGS, section.splits, "config.data.splits")(section, data)
+    feature, made = features(data, parts["train"], data_dir)
+    label = _pooled(data, "label")
+    splits = {name: images(feature[part], label[part], training=name == "train") for name, part in parts.items()}
+    splits["test"] = splits["test"].replace(image=_pooled(data, "image")[parts["test"]])
+    counts = {name: {"images": len(part), "classes": len(np.unique(label[part]))} for name, part in parts.items()}
+    return splits, {"data": data.name, "splits": counts, "features": made}
+
+
+def images(feature: np.ndarray, label: np.ndarray, training: bool) -> Images:
+    """Features [n, d] and labels [n], of any numbers, as the Images of a split, without pictures."""
+    _, label, count = np.unique(label, return_inverse=True, return_counts=True)
+    members = np.zeros((len(count), count.max()), np.int32)
+    for number, size in enumerate(count):
+        own = np.flatnonzero(label == number)
+        members[number] = np.append(own, np.full(count.max() - size, own[0]))
+    return Images(np.float32(feature), np.int32(label), members, np.int32(count), None, training)
+
+
+def _stratified(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
+    """The official test images; of the training images of each class, a fraction for validation."""
+    rng, label = np.random.default_rng(section.seed), data.train["label"]
+    held_out = []
+    for number in np.unique(label):
+        own = rng.permutation(np.flatnonzero(label == number))
+        held_out.append(own[: round(section.validation_fraction * len(own))])
+    validation = np.sort(np.concatenate(held_out))
+    train = np.setdiff1d(np.arange(len(label)), validation)
+    return {"train": train, "validation": validation, "test": len(label) + np.arange(len(data.test["label"]))}
+
+
+def _by_class(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
+    """All images, training and test ones, by class: a fraction of the classes tests, and one of the others validates."""
+    label = _pooled(data, "label")
+    order = np.random.default_rng(section.seed).permutation(np.unique(label))
+    tested = max(2, round(section.test_fraction * len(order)))
+    held_out = max(2, round(section.validation_fraction * (len(order) - tested)))
+    classes = dict(zip(("test", "validation", "train"), np.split(order, [tested, tested + held_out])))
+    return {name: np.flatnonzero(np.isin(label, classes[name])) for name in ("train", "validation", "test")}
+
+
+# The readings of "splits are done over labels" (Intention paper, Appendix 8) -> function(settings, data) -> numbers of the
+# images of each split, among the training images followed by the test images.
+SPLITTINGS = {"stratified": _stratified, "classes": _by_class}
+
+
+def _pooled(data: DataSet, field: str) -> np.ndarray:
+    """The training images or labels, followed by those for testing."""
+    return np.concatenate([getattr(data, split)[field] for split in SPLITS])

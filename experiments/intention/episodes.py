@@ -1,0 +1,63 @@
+"""Episodes of few-shot classification: some classes of a split, a few images of each to learn from, others to classify."""
+import dataclasses
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from experiments.data.image_classes import Split
+
+
+class Images(flax.struct.PyTreeNode):
+    """The images of one split, on the device.
+
+    image   uint8 [n, H, W, C]
+    member  int32 [classes, largest]: numbers of the images of each class, then -1 where it has fewer
+    """
+
+    image: jax.Array
+    member: jax.Array
+    training: bool = flax.struct.field(pytree_node=False)
+
+    @classmethod
+    def of(cls, split: Split, training: bool) -> "Images":
+        return cls(split.image, split.member, training)
+
+
+class Episode(flax.struct.PyTreeNode):
+    """One task: N = way x shot labelled images, M = way x query to classify, ordered by label. Labels are one-hot, float32."""
+
+    context_image: jax.Array  # [N, H, W, C] uint8
+    context_label: jax.Array  # [N, way]
+    target_image: jax.Array  # [M, H, W, C] uint8
+    target_label: jax.Array  # [M, way]
+    training: bool = flax.struct.field(pytree_node=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """`way` classes, drawn without replacement and labelled in the order drawn; of each, `shot` + `query` different images."""
+
+    way: int
+    shot: int
+    query: int
+
+    def __post_init__(self):
+        if self.way < 2 or self.shot < 1 or self.query < 1:
+            raise ValueError(f"way is at least 2, shot and query at least 1, got {self.way}, {self.shot} and {self.query}")
+
+    def draw(self, key: jax.Array, member: jax.Array) -> jax.Array:
+        """Numbers of the images of one episode [way, shot + query], a row for each label. Every class must have so many."""
+        class_key, image_key = jax.random.split(key)
+        chosen = member[jax.random.permutation(class_key, len(member))[: self.way]]
+        rank = jnp.where(chosen >= 0, jax.random.uniform(image_key, chosen.shape), -1.0)  # what is not there comes last
+        place = jax.lax.top_k(rank, self.shot + self.query)[1]
+        return jnp.take_along_axis(chosen, place, axis=1)
+
+    def sample(self, key: jax.Array, data: Images) -> Episode:
+        """One episode of the images of a split."""
+        number = self.draw(key, data.member)
+        shape = data.image.shape[1:]
+        context, target = (data.image[part].reshape(-1, *shape) for part in (number[:, : self.shot], number[:, self.shot :]))
+        context_label, target_label = (jnp.repeat(jnp.eye(self.way), count, axis=0) for count in (self.shot, self.query))
+        return Episode(context, context_label, target, target_label, data.training)

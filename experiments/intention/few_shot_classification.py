@@ -1,0 +1,110 @@
+"""Few-shot classification of images (Intention paper, Section 5.2, Appendix 5; Tables 1 and 2, Figure 14).
+
+A model sees a few labelled images of classes that it has never seen, and says which of them other images belong to. It is
+trained on episodes of training classes and judged by its accuracy on fixed episodes of test classes, the same for every model.
+"""
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from experiments.data import image_classes
+from experiments.harness import settings
+from experiments.harness.errors import ConfigError
+from experiments.harness.evaluation import over_tasks
+from experiments.harness.experiment import Experiment
+from experiments.intention import few_shot_classification_figures as figures
+from experiments.intention import few_shot_classification_tables as tables
+from experiments.intention.episodes import Episode, Episodes, Images
+from kvq_jax.models import FEW_SHOT_CLASSIFIERS
+from kvq_jax.models.few_shot_classifiers import LOSSES
+from kvq_jax.nn import ENCODERS
+
+SECTIONS = ("task", "data", "encoder", "model")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+    """The config's `data` section."""
+
+    source: str  # a key of image_classes.SOURCES
+    size: int  # of the images, in pixels: they are resized to size x size
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The config's `evaluation` section, less what every experiment has."""
+
+    tasks: int
+    batch_size: int  # episodes evaluated at once
+    example_tasks: int  # episodes kept for the figure
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError and image_classes.DataError."""
+    task = settings.build(Episodes, config.task, "config.task")
+    encoder = settings.build_named(ENCODERS, config.encoder, "config.encoder")
+    model = settings.build_named(FEW_SHOT_CLASSIFIERS, config.model, "config.model", encoder=encoder)
+    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
+    found = _load(config.data, task, data_dir)
+    data = {split: Images.of(getattr(found, split), training=split == "train") for split in image_classes.SPLITS}
+
+    def apply(variables, episode: Episode, key=None):
+        """Scores [..., M, way], and the collections that a training step has updated."""
+        context, target = (jnp.float32(image) / 255 for image in (episode.context_image, episode.target_image))
+        return model.apply(
+            variables,
+            context,
+            episode.context_label,
+            target,
+            episode.training,
+            mutable=["batch_stats"] if episode.training else [],
+            rngs={"dropout": key} if episode.training else None,
+        )
+
+    def init(key):
+        shapes = jax.eval_shape(task.sample, key, data["train"])
+        context, target = (jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (shapes.context_image, shapes.target_image))
+        return model.lazy_init(key, context, shapes.context_label, target)  # from shapes: no image is encoded, nothing adapted
+
+    def loss(variables, batch, key):
+        scores, collections = apply(variables, batch, key)
+        metrics = {"accuracy": accuracy(scores, batch.target_label).mean()}
+        return LOSSES[model.loss](scores, batch.target_label), (metrics, collections)
+
+    def evaluate(variables, test, key):
+        def one(task_key):
+            episode = task.sample(task_key, test)
+            return {"accuracy": accuracy(apply(variables, episode)[0], episode.target_label)}
+
+        return over_tasks(one, key, evaluation.tasks, evaluation.batch_size)
+
+    def examples(variables, test, key):
+        def one(task_key):
+            episode = task.sample(task_key, test)
+            images = {"context_image": episode.context_image, "target_image": episode.target_image}
+            labels = {name: getattr(episode, name).argmax(-1) for name in ("context_label", "target_label")}
+            return images | labels | {"prediction": apply(variables, episode)[0].argmax(-1)}
+
+        return over_tasks(one, key, evaluation.example_tasks, evaluation.example_tasks)
+
+    facts = {"data": found.name, "classes": {split: len(getattr(found, split).names) for split in image_classes.SPLITS}}
+    return Experiment(init, task.sample, loss, evaluate, examples, data, tables.run_table, figures.run_figure, facts)
+
+
+def accuracy(scores: jax.Array, label: jax.Array) -> jax.Array:
+    """The share of targets whose label has the largest score, [..., M, way] -> [...]."""
+    return jnp.mean(scores.argmax(-1) == label.argmax(-1), -1)
+
+
+def _load(section: ConfigDict, task: Episodes, data_dir: str | None) -> image_classes.ImageClasses:
+    data = settings.build(DataSettings, section, "config.data")
+    if data.size < 1:
+        raise ConfigError(f"config.data.size: {data.size} pixels")
+    found = image_classes.load(data.source, data_dir, data.size, least=task.shot + task.query)
+    for split in image_classes.SPLITS:
+        classes = len(getattr(found, split).names)
+        if classes < task.way:
+            raise ConfigError(f"config.task.way: an episode has {task.way} classes, {found.name} has {classes} for {split}")
+    return found

@@ -1,0 +1,107 @@
+"""Figure 14 of the Intention paper: accuracy against the size of the latent space. And the view of one run."""
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.harness import drawing
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result
+from experiments.intention.few_shot_classification_tables import (
+    ENCODER_NAMES,
+    EXPERIMENT,
+    INTENTION,
+    KERNEL,
+    caption,
+    comparable,
+    percent,
+    row_name,
+    row_of,
+)
+
+_KERNELS = {INTENTION: ("Intention", drawing.RED), KERNEL: ("Intention, Gaussian kernel", drawing.VIOLET)}
+_SHOWN_TARGETS = 10  # of each class
+_RIGHT, _WRONG = drawing.GREEN, drawing.RED
+
+
+def figure14(results: Sequence[Result], folder: Path) -> Path:
+    """Accuracy of Intention and of its kernelised form against the number of features of e_H, with 95 % intervals."""
+    own = [result for result in results if result.name == EXPERIMENT and row_of(result) in _KERNELS]
+    own = comparable([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES))
+    if not own:
+        raise UserError(f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128; there are none")
+    figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
+    rows = []
+    for row, (name, colour) in _KERNELS.items():
+        runs = sorted((result for result in own if row_of(result) == row), key=_latent)
+        cells = [percent(result) for result in runs]
+        means, errors = [cell.mean for cell in cells], [cell.error for cell in cells]
+        axis.errorbar([_latent(result) for result in runs], means, errors, fmt="o-", color=colour, capsize=3, label=name)
+        rows += [(row[2], _latent(result), cell.mean, cell.error, result.preset) for result, cell in zip(runs, cells)]
+    sizes = sorted({_latent(result) for result in own})
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, list(map(str, sizes)))
+    axis.set(xlabel="features of e_H", ylabel="accuracy, % (mean and 95 % interval)")
+    axis.legend()
+    first = own[0]
+    encoder = ENCODER_NAMES[first.config["axes"]["encoder"]]
+    axis.set_title(f"{first.content['facts']['data']}\n{encoder}, preset {first.preset}", fontsize=9)
+    drawing.save_numbers(folder / "figure14.csv", ["kernel", "latent", "accuracy_percent", "interval_95", "preset"], rows)
+    return drawing.save(figure, folder / "figure14.png")
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """One run at a glance: its loss on validation classes, and an episode of test classes with what it makes of them."""
+    (result,) = results
+    cell = percent(result)
+    figure, axes = drawing.new_figure(1, 2, width=4.6, height=3.4, width_ratios=(1, 2.4))
+    curve, pictures = axes[0]
+    steps, losses = zip(*result.content["validation_losses"]) if result.content["validation_losses"] else ((), ())
+    curve.plot(steps, losses, ".-", color=drawing.INK)
+    curve.set(xlabel="training steps", ylabel="loss", title="validation classes")
+    _draw_episode(pictures, result.examples)
+    scored = f"{cell.mean:.1f} ± {cell.error:.1f} % of test images right"
+    figure.suptitle(f"{row_name(row_of(result))}, preset {result.preset}: {scored}", fontsize=10)
+    figure.supxlabel(caption(result, False).split(". Preset")[0], fontsize=6.5)
+    return drawing.save(figure, folder / "figure.png")
+
+
+def _latent(result: Result) -> int:
+    return result.config["model"]["latent"]
+
+
+def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
+    """The first episode, a class in each row: its context, then targets in a frame that is green where the answer is right."""
+    context, target = (_rows(arrays[f"{part}_image"][0], arrays[f"{part}_label"][0]) for part in ("context", "target"))
+    right = _rows(arrays["trained/prediction"][0] == arrays["target_label"][0], arrays["target_label"][0])[:, :_SHOWN_TARGETS]
+    target, answers = target[:, :_SHOWN_TARGETS], _rows(arrays["trained/prediction"][0], arrays["target_label"][0])
+    size, gap = context.shape[2], 0.8
+    places = [*range(context.shape[1]), *(context.shape[1] + gap + number for number in range(target.shape[1]))]
+    for label, images in enumerate(np.concatenate([context, target], 1)):
+        for number, (place, image) in enumerate(zip(places, images)):
+            image = np.repeat(image, 3, -1) if image.shape[-1] == 1 else image
+            axis.imshow(image, extent=(place, place + 0.92, -label - 0.92, -label), interpolation="nearest", zorder=2)
+            asked = number - context.shape[1]
+            if asked >= 0:
+                colour = _RIGHT if right[label, asked] else _WRONG
+                axis.add_patch(_frame(place, label, colour))
+                if not right[label, asked]:
+                    answer = answers[label, asked] + 1
+                    axis.text(place + 0.06, -label - 0.3, answer, color="white", backgroundcolor=colour, fontsize=5, zorder=4)
+        axis.text(-0.25, -label - 0.5, label + 1, ha="right", va="center", fontsize=8)
+    axis.set(xlim=(-0.6, places[-1] + 1), ylim=(-len(context), 0.1), xticks=[], yticks=[], aspect="equal")
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    axis.set_title(f"{context.shape[1]} images of each class, then some to classify ({size}x{size})", fontsize=8.5)
+
+
+def _frame(place: float, label: int, colour: str):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((place, -label - 0.92), 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.8, zorder=3)
+
+
+def _rows(values: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Values [way x count, ...] with a row for each label: [way, count, ...]."""
+    return np.stack([values[label == one] for one in range(label.max() + 1)])

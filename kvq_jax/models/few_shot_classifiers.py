@@ -1,0 +1,231 @@
+"""Few-shot classifiers of the Intention paper (Section 5.2, Appendix 5), and the baselines that users know: one call.
+
+    model(context_image [..., N, H, W, C], context_label [..., N, way], target_image [..., M, H, W, C], train)
+        -> scores [..., M, way], larger where a class is likelier
+
+Any leading dimensions, the same for all arguments; labels are one-hot. `encoder` is a module of kvq_jax.nn.ENCODERS, shared by
+context and targets, which it sees as one set: see kvq_jax.nn.BatchNorm for what that means. `loss` of a model is the name of
+what it is trained with, one of LOSSES. The defaults of the fields are the sizes of Appendix 5. Raises ValueError if shapes
+disagree or a name is unknown.
+"""
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.models.few_shot import gradient_descent
+from kvq_jax.nn import MLP, Alpha, Linear, MultiHead, Ridge, choose, find_op
+from kvq_jax.ops import DISCRIMINANTS, whitening
+
+
+def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
+    """Mean of -sum_c label_c log softmax(scores)_c."""
+    return -jnp.mean(jnp.sum(label * jax.nn.log_softmax(scores), -1))
+
+
+# Name -> (scores [..., M, way], one-hot labels [..., M, way]) -> scalar.
+LOSSES = {
+    "cross_entropy": cross_entropy,
+    "squared_error": lambda scores, label: jnp.mean(jnp.square(scores - label)),
+    "signed_squared_error": lambda scores, label: jnp.mean(jnp.square(scores - (2 * label - 1))),
+}
+
+# Name of a discriminant -> its loss, which fits what its scores are: regressions on labels of 0 and 1, on labels of -1 and 1,
+# or log posteriors. The paper trains "Intention using an MSE loss", and does not say on which numbers for its "QDA".
+DISCRIMINANT_LOSSES = {
+    "ridge": "squared_error",
+    "ls_svm": "signed_squared_error",
+    "lda": "cross_entropy",
+    "within_class": "cross_entropy",
+    "qda": "cross_entropy",
+}
+
+
+class IntentionClassifier(nn.Module):
+    """E_X = phi(e_H(e_enc(X))), scores = E_Q Sigma^-1 E_K'y: a discriminant fitted to the context (Intention paper, Eq. 16).
+
+    e_H is linear, `latent` wide; phi is the identity for the linear kernel and otherwise the whitening feature map of the
+    context, with which every discriminant becomes a kernel one. Sigma and y are those of `covariance`: 'ls_svm' is the paper's
+    Intention, 'within_class' its "QDA", which is no QDA (see kvq_jax.ops.covariance). Where there are fewer context
+    images than features, as with the paper's 8192, the system solved has one row for each image.
+
+    The paper gives neither alpha nor gamma. 50 is the ridge of R2-D2 and of MetaOptNet; a Gaussian kernel, k(x, x) = 1, needs
+    one below 1. Labels of `lda`, `within_class` and `qda` are corrected as kvq_jax.ops.covariance explains.
+    """
+
+    encoder: nn.Module
+    latent: int = 8192  # 32 with the Gaussian kernel
+    covariance: str = "ls_svm"  # a name of kvq_jax.ops.DISCRIMINANTS
+    kernel: str = "linear"  # a name of kvq_jax.ops.KERNELS
+    gamma: float | str = "variance"  # the kernel's width: a number or a rule of kvq_jax.ops.kernels.BANDWIDTHS
+    alpha: float = 50.0  # the first ridge
+    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS; 'fixed' is not learnt
+
+    @property
+    def loss(self) -> str:
+        return choose(DISCRIMINANT_LOSSES, self.covariance, "covariance")
+
+    @nn.compact
+    def __call__(self, context_image, context_label, target_image, train: bool = False):
+        discriminant = choose(DISCRIMINANTS, self.covariance, "covariance")
+        features = _encode(self.encoder, context_image, context_label, target_image, train)
+        head = Linear(self.latent, name="latent")
+        key, query = (head(x) for x in features)
+        if self.kernel != "linear":
+            key, query = (whitening(x, key, kernel=self.kernel, gamma=self.gamma) for x in (key, query))
+        alpha = Alpha(self.alpha_kind, self.alpha, name="alpha")(key, context_label)
+        return discriminant(query, key, context_label.astype(key.dtype), alpha=alpha)
+
+
+class AttentionClassifier(nn.Module):
+    """scores = e_P(h_MHA(E_K, E_V, E_Q)) with E_K, E_Q = e_H(e_enc(.)) and E_V = e_V(V) (Intention paper, Eq. 17).
+
+    The paper's E_V = e_H(e_V(V)) needs e_H to take both the 64 or 1600 features of an image and the 512 of e_V: here values
+    have a last layer of their own, as wide. `op` may be any member of KVQ space. As for regression, `head_features` is the
+    width of one of the heads, which need not divide anything.
+    """
+
+    loss = "cross_entropy"
+
+    encoder: nn.Module
+    latent: int = 512  # of e_H
+    value_features: Sequence[int] = (512, 512, 512, 512)
+    decoder_features: Sequence[int] = (512, 512, 512)  # then one more layer, to the classes
+    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    num_heads: int = 5
+    head_features: int = 512
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    alpha: float = 1.0  # the first ridge of every head, for the ops that have one
+    alpha_kind: str = "softplus"
+
+    @nn.compact
+    def __call__(self, context_image, context_label, target_image, train: bool = False):
+        features = _encode(self.encoder, context_image, context_label, target_image, train)
+        head = Linear(self.latent, name="latent")
+        key, query = (head(x) for x in features)
+        value = MLP(self.value_features, name="value_encoder")(context_label)
+        op = find_op(self.op)
+        options = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value)
+        attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, name="attention")
+        attended = attend(query, key, value, **options)
+        return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(attended)
+
+
+class NeuralProcessClassifier(nn.Module):
+    """scores = e_P([mean of E_K of class 0; ..; of the last class; E_Q]) with E = e_H(e_enc(.)) (Intention paper, Eq. 18).
+
+    The class means stand in the order of the labels, which e_P sees, so that it must learn that their order means nothing. A
+    class without context has a mean of zero. The paper's e_V, which it defines and does not use, is left out.
+    """
+
+    loss = "cross_entropy"
+
+    encoder: nn.Module
+    latent: int = 2048  # of e_H
+    decoder_features: Sequence[int] = (1024,)  # then one more layer, to the classes
+
+    @nn.compact
+    def __call__(self, context_image, context_label, target_image, train: bool = False):
+        features = _encode(self.encoder, context_image, context_label, target_image, train)
+        head = Linear(self.latent, name="latent")
+        key, query = (head(x) for x in features)
+        means = class_means(key, context_label)
+        means = means.reshape(*means.shape[:-2], 1, -1)
+        return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(means, query)
+
+
+class PrototypeClassifier(nn.Module):
+    """scores = -|e_enc(Q) - mean of e_enc(K) of the class|^2: prototypical networks (Snell et al. 2017, arXiv 1703.05175)."""
+
+    loss = "cross_entropy"
+
+    encoder: nn.Module
+
+    @nn.compact
+    def __call__(self, context_image, context_label, target_image, train: bool = False):
+        key, query = _encode(self.encoder, context_image, context_label, target_image, train)
+        means = class_means(key, context_label)
+        return -jnp.square(query[..., :, None, :] - means[..., None, :, :]).sum(-1)
+
+
+class MAMLClassifier(nn.Module):
+    """The scores of a linear layer on e_enc(Q), both after gradient descent on the cross-entropy of the context.
+
+    Finn et al. 2017 (arXiv 1703.03400). Every episode adapts its own copy of all parameters, those of batch norm included.
+    Their released code divides the cross-entropy of 5 x 5 images by 5, so that its inner rate of 0.01 is 0.05 for the mean.
+    Context and targets are normalised apart, each by their own statistics, as there: running averages have no place here.
+
+    Raises ValueError for an encoder with other statistics than transductive ones. Dropout of the encoder is not used.
+    """
+
+    loss = "cross_entropy"
+
+    encoder: nn.Module
+    inner_steps: int = 5
+    test_steps: int = 10  # where not train
+    inner_rate: float = 0.05
+    first_order: bool = False  # the outer gradient takes the inner ones for constants
+
+    @nn.compact
+    def __call__(self, context_image, context_label, target_image, train: bool = False):
+        check_episode(context_image, context_label, target_image)
+        if self.encoder.statistics != "transductive":
+            raise ValueError(f"MAML adapts by batch statistics: statistics are 'transductive', not {self.encoder.statistics!r}")
+        learner = _Learner(self.encoder.clone(parent=None), context_label.shape[-1], parent=None)
+        first = context_image[(0,) * (context_image.ndim - 4)]
+        initial = self.param("learner", lambda rng: learner.init(rng, first)["params"])
+        steps = self.inner_steps if train else self.test_steps
+
+        def adapt_and_score(context_image, context_label, target_image):  # one episode
+            def loss(params):
+                return cross_entropy(learner.apply({"params": params}, context_image), context_label)
+
+            adapted = gradient_descent(loss, initial, steps=steps, rate=self.inner_rate, first_order=self.first_order)
+            return learner.apply({"params": adapted}, target_image)
+
+        each_episode = jnp.vectorize(adapt_and_score, signature="(n,h,w,c),(n,k),(m,h,w,c)->(m,k)")
+        return each_episode(context_image, context_label, target_image)
+
+
+class _Learner(nn.Module):
+    """What MAML adapts: an encoder and a linear layer."""
+
+    encoder: nn.Module
+    way: int
+
+    @nn.compact
+    def __call__(self, image: jax.Array) -> jax.Array:
+        return Linear(self.way, name="scores")(self.encoder(image, True))
+
+
+def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
+    """The mean of the keys [..., N, d] of each class, by labels [..., N, way]: [..., way, d]; zero for a class without keys."""
+    count = jnp.maximum(label.sum(-2), 1)[..., None]
+    return jnp.einsum("...nk,...nd->...kd", label, key) / count
+
+
+def check_episode(context_image: jax.Array, context_label: jax.Array, target_image: jax.Array) -> None:
+    """Raises ValueError if the arguments of a few-shot classifier do not fit each other."""
+    shapes = f"context_image {context_image.shape}, context_label {context_label.shape}, target_image {target_image.shape}"
+    if context_image.ndim < 4 or context_image.shape[:-3] != context_label.shape[:-1]:
+        raise ValueError(f"context_image [..., N, H, W, C] and context_label [..., N, way] do not fit: {shapes}")
+    if context_image.shape[:-4] != target_image.shape[:-4] or context_image.shape[-3:] != target_image.shape[-3:]:
+        raise ValueError(f"context_image and target_image differ in more than the number of images: {shapes}")
+
+
+def _encode(encoder, context_image, context_label, target_image, train) -> tuple[jax.Array, jax.Array]:
+    """Features [..., N, f] of the context and [..., M, f] of the targets, encoded as one set of images."""
+    check_episode(context_image, context_label, target_image)
+    features = encoder(jnp.concatenate([context_image, target_image], -4), train)
+    count = context_image.shape[-4]
+    return features[..., :count, :], features[..., count:, :]
+
+
+FEW_SHOT_CLASSIFIERS = {
+    "intention": IntentionClassifier,
+    "attention": AttentionClassifier,
+    "neural_process": NeuralProcessClassifier,
+    "prototypes": PrototypeClassifier,
+    "maml": MAMLClassifier,
+}

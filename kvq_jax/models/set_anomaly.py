@@ -1,0 +1,50 @@
+"""Which element of a set does not belong: the models of Table 3 of the Intention paper."""
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from flax.core import FrozenDict
+
+from kvq_jax.nn import Former, Linear
+
+
+class SetAnomalyDetector(nn.Module):
+    """A logit for each element of a set, which the other elements take part in (Garnelo and Czarnecki 2023, arXiv 2305.10203,
+    Section 5.5 and Appendix 8):
+
+        logit_i = w' dropout(relu(LayerNorm(W O_i + b))) + c,    O = Former(X)
+
+    The softmax of the logits over the set is the probability of being its anomaly. The paper prints no head; this one is that
+    of the University of Amsterdam's Deep Learning tutorial 6, whose experiment the paper's is. Without positions, a permuted
+    set has permuted logits.
+
+    Raises ValueError if the layer's name is unknown; TypeError if an option is not a field of the layer.
+    """
+
+    layer: str = "transformer"  # a name of kvq_jax.nn.FORMERS
+    num_layers: int = 4
+    features: int = 1024
+    input_dropout: float = 0.2
+    dropout: float = 0.0  # of the layers' branches and of the head
+    options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or num_heads
+
+    def __post_init__(self):
+        object.__setattr__(self, "options", FrozenDict(self.options))  # so that the module can be hashed
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
+        """x [..., N, d], mask [..., N], True = take part -> logits [..., N]; those of absent elements are the least float32.
+
+        deterministic=False draws dropout from the random stream 'dropout'.
+        """
+        options = dict(self.options, dropout=self.dropout)
+        former = Former(self.layer, self.num_layers, self.features, self.input_dropout, options, name="former")
+        x = former(x, mask=mask, deterministic=deterministic)
+        x = Linear(self.features, bias_init="zeros", name="hidden")(x)
+        x = nn.relu(nn.LayerNorm(epsilon=1e-5, name="norm")(x))
+        x = nn.Dropout(self.dropout, deterministic=deterministic)(x)
+        logits = Linear(1, bias_init="zeros", name="logit")(x)[..., 0]
+        return logits if mask is None else jnp.where(mask, logits, jnp.finfo(logits.dtype).min)

@@ -1,0 +1,208 @@
+"""Image encoders of few-shot classification: the four convolutions of matching networks, and ResNet-12.
+
+    encoder(image [..., n, H, W, C], train) -> features [..., n, f]
+
+The n images are those of one episode; any dimensions before them. Computes in float32. All fields are plain values, so that
+a config can hold them.
+"""
+import functools
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.nn.names import choose
+
+
+def _of_the_episode(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance [..., 1, 1, 1, C] over the images and positions of each episode, in training and in evaluation."""
+    return _moments(x, (-4, -3, -2))
+
+
+def _running(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:
+    """In training the moments of all that is there, which the averages follow; otherwise the averages [C]."""
+    features = x.shape[-1:]
+    starts = {"mean": jnp.zeros, "variance": jnp.ones}
+    averages = [norm.variable("batch_stats", name, start, features) for name, start in starts.items()]
+    if not train:
+        return averages[0].value, averages[1].value
+    moments = _moments(x, tuple(range(x.ndim - 1)))
+    if not norm.is_initializing():
+        for average, moment in zip(averages, moments):
+            average.value = norm.momentum * average.value + (1 - norm.momentum) * moment.reshape(features)
+    return moments
+
+
+def _moments(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    mean = x.mean(axes, keepdims=True)
+    return mean, jnp.square(x - mean).mean(axes, keepdims=True)
+
+
+# Name -> (module, x, train) -> mean and variance to normalise with.
+STATISTICS = {"transductive": _of_the_episode, "running": _running}
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation (Ioffe and Szegedy 2015, arXiv 1502.03167) that says whose statistics it takes.
+
+        y = scale (x - mean) / sqrt(variance + epsilon) + bias
+
+    statistics='transductive': those of the episode, its targets among them, in training and in evaluation alike. So do MAML's
+    and many other published few-shot models; a prediction then depends on the other targets, which is worth some points.
+    'running': in training those of all episodes of the batch, in evaluation their averages, which live in the collection
+    'batch_stats' and are updated in training: every target is predicted by itself.
+
+    Raises ValueError for unknown statistics.
+    """
+
+    statistics: str = "transductive"  # a name of STATISTICS
+    momentum: float = 0.9  # of the averages
+    epsilon: float = 1e-5
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        """x [..., n, H, W, C] -> the same shape."""
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        mean, variance = choose(STATISTICS, self.statistics, "statistics")(self, x, train)
+        return (x - mean) * (scale * jax.lax.rsqrt(variance + self.epsilon)) + bias
+
+
+def max_pool(x: jax.Array) -> jax.Array:
+    """The largest of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C]; an odd last row or column is left out.
+
+    As the larger of neighbours: CPUs compute its gradient many times faster than that of a window reduction. That of a maximum
+    over an axis would divide by the number of places that equal it, which is 0 where the compiler computes a map twice and
+    rounds it in two ways.
+
+    Raises ValueError for fewer than 2 x 2 pixels.
+    """
+    *leading, height, width, features = x.shape
+    if min(height, width) < 2:
+        raise ValueError(f"a map of {height} x {width} cannot be halved: the images are too small for this encoder")
+    rows, columns = height // 2, width // 2
+    x = x[..., : 2 * rows, : 2 * columns, :].reshape(*leading, rows, 2, columns, 2, features)
+    x = jnp.maximum(x[..., 0, :, :, :], x[..., 1, :, :, :])
+    return jnp.maximum(x[..., 0, :], x[..., 1, :])
+
+
+def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Array:
+    """DropBlock (Ghiasi et al. 2018, arXiv 1810.12890): zeroes squares of size x size in each map, rescales the rest.
+
+    x [..., H, W, C]. About the share `rate` is dropped: centres are drawn with rate / size^2, corrected for the border. A
+    size above H or W means the whole map's.
+    """
+    height, width = x.shape[-3:-1]
+    size = min(size, height, width)
+    inside = (height - size + 1) * (width - size + 1)
+    corners = jax.random.bernoulli(key, rate * height * width / (size**2 * inside), x.shape)
+    fits = (jnp.arange(height)[:, None] <= height - size) & (jnp.arange(width) <= width - size)
+    corners = corners & fits[..., None]
+    flat = corners.reshape(-1, *x.shape[-3:]).astype(x.dtype)
+    padded = jnp.pad(flat, ((0, 0), (size - 1, 0), (size - 1, 0), (0, 0)))
+    dropped = nn.max_pool(padded, (size, size)).reshape(x.shape)
+    kept = 1 - dropped
+    return x * kept * (kept.size / jnp.maximum(kept.sum(), 1))
+
+
+class Convolution(nn.Module):
+    """A convolution of size x size pixels, size odd, without bias, padded with zeros to keep the shape.
+
+    CPUs compute it as one product of two matrices, of all windows and the kernel: inside a loop, such as that over training
+    steps, XLA's own convolutions are ten times slower there. Elsewhere it is XLA's.
+    """
+
+    features: int
+    size: int = 3
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., H, W, C] -> [..., H, W, features]."""
+        kernel = self.param("kernel", nn.initializers.he_normal(), (self.size, self.size, x.shape[-1], self.features))
+        return jax.lax.platform_dependent(x, kernel, cpu=_by_windows, default=_by_xla)
+
+
+def _by_windows(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    size, (*leading, height, width, _) = len(kernel), x.shape
+    around = (size // 2, size // 2)
+    padded = jnp.pad(x, [(0, 0)] * len(leading) + [around, around, (0, 0)])
+    places = [(row, column) for row in range(size) for column in range(size)]
+    windows = jnp.concatenate([padded[..., i : i + height, j : j + width, :] for i, j in places], -1)
+    product = windows.reshape(-1, windows.shape[-1]) @ kernel.reshape(windows.shape[-1], -1)
+    return product.reshape(*leading, height, width, -1)
+
+
+def _by_xla(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    images = x.reshape(-1, *x.shape[-3:])
+    output = jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return output.reshape(*x.shape[:-1], -1)
+
+
+class ConvEncoder(nn.Module):
+    """Blocks of [3 x 3 convolution, batch norm, ReLU, 2 x 2 max pool], flattened: the encoder of matching networks.
+
+    Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28 x 28.
+    MAML has 32 filters. The convolutions have no bias, which batch norm would take away.
+
+    Raises ValueError for unknown statistics and for images too small to be halved so often.
+    """
+
+    features: Sequence[int] = (64, 64, 64, 64)
+    statistics: str = "transductive"  # a name of STATISTICS
+
+    @nn.compact
+    def __call__(self, image: jax.Array, train: bool = False) -> jax.Array:
+        x = image.astype(jnp.float32)
+        for index, features in enumerate(self.features):
+            x = Convolution(features, name=f"convolution_{index}")(x)
+            x = max_pool(nn.relu(BatchNorm(self.statistics, name=f"norm_{index}")(x, train)))
+        return x.reshape(*x.shape[:-3], -1)
+
+
+class ResNet12(nn.Module):
+    """Four residual blocks of three 3 x 3 convolutions each, halved after each block (He et al. 2016, for few-shot learning).
+
+    In each block: [convolution, batch norm] three times with LeakyReLU(0.1) between, plus a shortcut of a 1 x 1 convolution and
+    batch norm, then LeakyReLU and 2 x 2 max pool. Of two published widths the default is that of MetaOptNet (Lee et al. 2019,
+    arXiv 1904.03758); (64, 128, 256, 512) is the other. The Intention paper (Appendix 5) does not say which. Its accuracy is
+    that of networks without regularisation, which is the default here; drop_rate=0.1 is MetaOptNet's: dropout in the first
+    two blocks, DropBlock of 5 x 5 in the others, from the start and not, as there, increasing over 40,000 steps.
+
+    Features: 16,000 of an 84 x 84 image, 640 of 28 x 28, and 640 of any with `pool`, the mean over positions.
+    Raises ValueError for unknown statistics and for images too small to be halved so often.
+    """
+
+    features: Sequence[int] = (64, 160, 320, 640)
+    statistics: str = "transductive"  # a name of STATISTICS
+    pool: bool = False
+    drop_rate: float = 0.0  # with a random stream 'dropout'
+    drop_size: int = 5  # of the squares of DropBlock
+
+    @nn.compact
+    def __call__(self, image: jax.Array, train: bool = False) -> jax.Array:
+        x = image.astype(jnp.float32)
+        for index, features in enumerate(self.features):
+            x = self._drop(max_pool(self._block(x, features, f"block_{index}", train)), index, train)
+        x = x.mean((-3, -2)) if self.pool else x
+        return x.reshape(*image.shape[:-3], -1)
+
+    def _block(self, x: jax.Array, features: int, name: str, train: bool) -> jax.Array:
+        activation: Callable = functools.partial(nn.leaky_relu, negative_slope=0.1)
+
+        def layer(x, size, part):
+            x = Convolution(features, size, name=f"{name}_convolution_{part}")(x)
+            return BatchNorm(self.statistics, name=f"{name}_norm_{part}")(x, train)
+
+        branch = activation(layer(x, 3, "0"))
+        branch = activation(layer(branch, 3, "1"))
+        return activation(layer(branch, 3, "2") + layer(x, 1, "shortcut"))
+
+    def _drop(self, x: jax.Array, index: int, train: bool) -> jax.Array:
+        if not train or self.drop_rate == 0:
+            return x
+        size = 1 if index < 2 else self.drop_size  # a square of one value is dropout
+        return drop_block(x, self.make_rng("dropout"), self.drop_rate, size)
+
+
+ENCODERS = {"conv": ConvEncoder, "resnet12": ResNet12}
