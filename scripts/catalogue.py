@@ -6,7 +6,7 @@ from experiments.harness.settings import choose
 
 # kind -> paper -> the package of experiments/ that has it: tables.TABLES, figures.FIGURES.
 _PAPERS = {
-    "tables": {"intention": "intention", "cmanp": "neural_processes"},
+    "tables": {"intention": "intention", "cmanp": "neural_processes", "kvq": "kvq"},
     "figures": {"intention": "intention", "cmanp": "neural_processes", "kvq": "kvq"},
 }
 

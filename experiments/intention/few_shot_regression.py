@@ -54,7 +54,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     task = settings.build_named(_TASKS, config.task, "config.task")
     model = settings.build_named(FEW_SHOT_REGRESSORS, config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
-    data = _load(config.data, data_dir)
+    data, facts = _load(config.data, data_dir)
     largest = max(*evaluation.counts, *evaluation.example_counts)
     judged = _resized(task, largest)
     example = jax.eval_shape(judged.sample, jax.random.key(0), data["test"])
@@ -89,7 +89,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         arrays.pop("context_mask")
         return arrays | {"counts": jnp.asarray(evaluation.example_counts)}
 
-    return Experiment(init, task.sample, loss, evaluate, examples, data, tables.mse_table, figures.run_figure)
+    return Experiment(init, task.sample, loss, evaluate, examples, data, tables.mse_table, figures.run_figure, facts)
 
 
 def _predict_for_counts(model, variables, task, counts) -> jax.Array:
@@ -109,13 +109,14 @@ def _resized(task, context: int):
         raise ConfigError(f"config.evaluation.counts: {error}") from error
 
 
-def _load(section: ConfigDict | None, data_dir: str | None) -> dict:
-    """Images [n, height, width] uint8 of each split, or None for each where the task needs no data."""
+def _load(section: ConfigDict | None, data_dir: str | None) -> tuple[dict, dict]:
+    """Images [n, height, width] uint8 of each split, or None for each where the task needs no data; and how to quote them."""
     if section is None:
-        return NO_DATA
+        return NO_DATA, {}
     images = settings.build(ImageSettings, section, "config.data")
     data, held_out = sources.load(images.name, images.source, data_dir), images.validation_images
     train = data.train["image"]
     if not 0 < held_out < len(train):
         raise ConfigError(f"config.data.validation_images: {held_out} of {len(train)} training images")
-    return {"train": train[:-held_out], "validation": train[-held_out:], "test": data.test["image"]}
+    splits = {"train": train[:-held_out], "validation": train[-held_out:], "test": data.test["image"]}
+    return splits, {"data": data.name}

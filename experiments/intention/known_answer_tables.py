@@ -94,7 +94,7 @@ _WORDS = {
 
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its error beside those of the methods that know the task."""
-    return error_table(results, **_WORDS[results[0].name.rpartition("/")[2]])
+    return error_table(results, **_WORDS[results[0].config["experiment"].rpartition(".")[2]])
 
 
 def table_of(experiment: str):

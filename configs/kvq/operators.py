@@ -1,0 +1,50 @@
+"""KVQ space at work: the attention model of each experiment of the Intention paper with every operator in its place. Ours.
+
+    python -m experiments.run --config configs/kvq/operators.py:experiment=sine,op=intention,preset=quick
+    python -m scripts.sweep --config configs/kvq/operators.py:preset=quick,data=real --data_dir DATA     # all experiments and operators
+    python -m scripts.tables --table kvq/operators
+
+Everything but the operator is the experiment's own: Attention with its five heads, encoders and decoder, and for set anomalies
+the Transformer with one layer, where no other layer makes up for the operator. Operators with a ridge start at 0.1, for each
+head, and learn it. data=real takes MNIST, mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three.
+Operators of discriminant analysis, whose values are labels, cannot stand here.
+"""
+from ml_collections import ConfigDict
+
+from configs import common
+from configs.intention import anomaly, few_shot_classification, kabsch, pixels, policy_distillation, sine
+
+# Experiment -> its config file, the axes of its attention model, where in the config that model's op is, and the axes of its
+# data, where it has any.
+_EXPERIMENTS = {
+    "sine": (sine, "model=attention", ("model",), {}),
+    "pixels": (pixels, "model=attention", ("model",), dict(digits=",source=digits", real=",source=archive")),
+    "policy_distillation": (policy_distillation, "model=attention", ("model",), {}),
+    "kabsch": (kabsch, "model=attention", ("model",), {}),
+    "few_shot_classification": (
+        few_shot_classification, "model=attention", ("model",), dict(digits=",source=digits", real=",source=mini_imagenet")
+    ),
+    "anomaly": (anomaly, "model=transformer,layers=1", ("model", "options"), dict(digits=",source=digits", real=",source=archive")),
+}
+EXPERIMENTS = tuple(_EXPERIMENTS)
+OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
+       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
+PRESETS = ("quick", "tiny", "paper")
+
+
+def get_config(arg: str | None = None) -> ConfigDict:
+    """The config of one cell; axes: experiment, op, data, preset."""
+    axes = common.parse_axes(arg, experiment=EXPERIMENTS, op=OPS, data=("digits", "real"), preset=PRESETS)
+    file, own, path, data = _EXPERIMENTS[axes["experiment"]]
+    config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}")
+    section = config
+    for part in path:
+        section = section[part]
+    section.update(op=axes["op"], alpha_kind="softplus", alpha=0.1)
+    config.update(name="kvq/operators", axes=axes)
+    return config
+
+
+def sweep() -> list[dict[str, str]]:
+    """The cells of the table."""
+    return [{"experiment": experiment, "op": op} for experiment in EXPERIMENTS for op in OPS]

@@ -1,0 +1,54 @@
+"""KVQ space at work: the configs that swap operators, and their table."""
+import jax
+import pytest
+
+from configs.kvq import operators as config_file
+from experiments.harness.experiment import Experiment
+from experiments.harness.results import Result
+from experiments.kvq.tables import COLUMNS, TABLES
+from kvq_jax.ops import DISCRIMINANTS, OPS
+from scripts.benchmarks import training
+
+
+def result(tmp_path, experiment, op, mean, sem=0.0, data="real"):
+    config = config_file.get_config(f"experiment={experiment},op={op},data={data},preset=quick").to_dict()
+    metrics = {f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 10}}
+    content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, steps=5, seeds=[0], facts={})
+    return Result(tmp_path, content)
+
+
+def test_every_operator_whose_values_are_no_labels_is_there():
+    labels = set(DISCRIMINANTS) - {"ridge", "ls_svm"}
+    assert set(config_file.OPS) == set(OPS) - labels
+    assert tuple(COLUMNS) == config_file.EXPERIMENTS
+    assert len(config_file.sweep()) == len(COLUMNS) * len(config_file.OPS)
+
+
+@pytest.mark.parametrize("experiment", config_file.EXPERIMENTS)
+def test_the_operator_reaches_the_model(experiment):
+    """The operator with a ridge has parameters that attention has not, and nothing else changes."""
+    def shapes(op):
+        config = config_file.get_config(f"experiment={experiment},op={op},preset=tiny")
+        built: Experiment = training.build(config)
+        return jax.tree_util.tree_leaves_with_path(jax.eval_shape(built.init, jax.random.key(0))["params"])
+
+    attention, intention = shapes("softmax"), shapes("intention")
+    new = {jax.tree_util.keystr(path) for path, _ in intention} - {jax.tree_util.keystr(path) for path, _ in attention}
+    assert len(intention) == len(attention) + len(new) == len(attention) + 1 and "alpha" in new.pop()
+
+
+def test_table(tmp_path):
+    assert TABLES["operators"]([]) is None
+    results = [
+        result(tmp_path, "sine", "softmax", 0.3),
+        result(tmp_path, "sine", "intention", 0.1),
+        result(tmp_path, "anomaly", "softmax", 0.5, 0.01),
+        result(tmp_path, "anomaly", "intention", 0.4, 0.01),
+        result(tmp_path, "sine", "erf", 0.01, data="digits"),
+    ]
+    table = TABLES["operators"](results)
+    assert [name for name, _ in table.rows] == ["softmax", "intention"]
+    by_op = dict(table.rows)
+    assert by_op["intention"][0].best and not by_op["softmax"][0].best          # an error
+    assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50        # an accuracy, in percent
+    assert by_op["softmax"][1].text() == "missing" and "5 (sine)" in table.caption
