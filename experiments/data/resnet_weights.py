@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import Variables
-from kvq_jax.models.neural_processes.published import Renaming, import_parameters
+from kvq_jax.models.published import Renaming, import_parameters
 from kvq_jax.nn.resnet import RESNETS, ResNet
 
 _BLOCK, _OURS = r"layer(\d)\.(\d+)\.", r"layer\1_\2/"

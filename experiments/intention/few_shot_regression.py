@@ -15,7 +15,7 @@ from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
-from experiments.intention import figures, tables
+from experiments.intention import figures, regressors, tables
 from experiments.intention.tasks import Pixels, Sine
 from kvq_jax.models import FEW_SHOT_REGRESSORS
 
@@ -61,15 +61,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     if largest > len(example.target_x):
         raise ConfigError(f"config.evaluation.counts: {largest} observations asked for, {len(example.target_x)} points exist")
 
-    def init(key):
-        shapes = jax.eval_shape(task.sample, key, data["train"])
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return model.init(key, zeros.context_x, zeros.context_y, zeros.context_mask, zeros.target_x)
-
-    def loss(variables, batch, key):
-        prediction = model.apply(variables, batch.context_x, batch.context_y, batch.context_mask, batch.target_x)
-        return jnp.mean((prediction - batch.target_y) ** 2), ({}, {})
-
+    init, loss = regressors.initialiser(model, task, data["train"]), regressors.squared_error(model)
     predict = functools.partial(_predict_for_counts, model)
 
     def evaluate(variables, test, key):

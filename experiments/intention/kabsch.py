@@ -19,7 +19,7 @@ from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import Experiment
-from experiments.intention import kabsch_figures, known_answers
+from experiments.intention import kabsch_figures, known_answers, regressors
 from experiments.intention.tasks import RegressionTask
 from kvq_jax.ops import intention
 
@@ -135,7 +135,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
             pairs = jax.random.choice(pair_key, cloud, (task.pairs,), replace=False)
             sampled = task.task_of(map_key, pairs, cloud)
             kept = {"context_x": sampled.context_x, "context_y": sampled.context_y, "target": sampled.target_y}
-            return kept | {"prediction": known_answers.predict(model, variables, sampled)}
+            return kept | {"prediction": regressors.predict(model, variables, sampled)}
 
         return {"cloud": cloud} | over_tasks(one, key, evaluation.example_tasks, 1)
 

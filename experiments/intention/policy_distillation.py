@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import Experiment
-from experiments.intention import known_answers, policy_figures
+from experiments.intention import known_answers, policy_figures, regressors
 from experiments.intention.tasks import RegressionTask
 from kvq_jax.ops import intention, intention_weights
 
@@ -96,7 +96,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         def one(task_key):
             sampled = task.sample(task_key, test)
             kept = {"places": sampled.context_x[:, :2], "distances": sampled.context_y[:, 0], "target": sampled.target_y[:, 0]}
-            prediction = known_answers.predict(model, variables, sampled)
+            prediction = regressors.predict(model, variables, sampled)
             answers = {"prediction": prediction} | task.answers(sampled)
             return kept | {name: answer[:, 0] for name, answer in answers.items()}
 

@@ -69,8 +69,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def init(key):
         shapes = jax.eval_shape(sample, key, data["train"])
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return model.init(key, zeros.context, zeros.target, key=key, method="loss")
+        return model.lazy_init(key, shapes.context, shapes.target, key=key, method="loss")
 
     def loss(variables, batch, key):
         return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})

@@ -16,7 +16,7 @@ from experiments.harness.experiment import PyTree
 from kvq_jax.models.neural_processes import (
     NEURAL_PROCESSES, NeuralProcess, Points, bootstrap, cmanp, conditional, latent, lbanp, tnp)
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
-from kvq_jax.models.neural_processes.published import import_parameters
+from kvq_jax.models.published import import_parameters
 from kvq_jax.nn.np_encoders import SELF_ATTENTION_DEPTH
 
 Tensors = Mapping[str, np.ndarray]

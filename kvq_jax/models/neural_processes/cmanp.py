@@ -108,6 +108,6 @@ class CMANPAND(JointProcess, CMANP):
         return jnp.sum(of_block, 0) / predictive.count(target.mask, target.x.shape[-2])
 
 
-# For kvq_jax.models.neural_processes.published.
+# For kvq_jax.models.published.
 PUBLISHED = [*PUBLISHED_FRAME, (r"encoder\.layers\.(\d+)", r"encoder_\1"),
              *published_branch(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2")]

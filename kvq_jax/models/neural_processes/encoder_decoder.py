@@ -14,7 +14,7 @@ import jax
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points
-from kvq_jax.models.neural_processes.published import Renaming, published_mlp
+from kvq_jax.models.published import Renaming, published_mlp
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
 MAB_PARTS = {"fc_q": "query", "fc_k": "key", "fc_v": "value", "fc_out": "rff/layer_0", "ln1": "norm_heads", "ln2": "norm_rff"}
@@ -32,7 +32,7 @@ PARTS = (
 
 
 def renamings(**modules: str) -> tuple[Renaming, ...]:
-    """The renamings of the published encoders and decoders, theirs='ours'; see kvq_jax.models.neural_processes.published."""
+    """The renamings of the published encoders and decoders, theirs='ours'; see kvq_jax.models.published."""
     return tuple((rf"{theirs}\.{part}", f"{ours}/{path}") for theirs, ours in modules.items() for part, path in PARTS)
 
 

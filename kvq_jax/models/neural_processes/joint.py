@@ -1,7 +1,7 @@
 """The fields of kvq_jax.nn.covariance_head.CovarianceHead, as a model has them: TNP-ND, LBANP-ND and CMANP-AND."""
 from flax import linen as nn
 
-from kvq_jax.models.neural_processes.published import Renaming, published_encoder, published_mlp
+from kvq_jax.models.published import Renaming, published_encoder, published_mlp
 from kvq_jax.nn.covariance_head import CovarianceHead
 
 # Of the head of a model that names it `head`.

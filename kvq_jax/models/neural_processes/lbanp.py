@@ -16,7 +16,7 @@ from numpyro.distributions import Distribution
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points
 from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
-from kvq_jax.models.neural_processes.published import published_mlp
+from kvq_jax.models.published import published_mlp
 from kvq_jax.nn import MLP
 from kvq_jax.nn.heads import Op
 from kvq_jax.nn.perceiver import PerceiverBlock
@@ -185,7 +185,7 @@ def published_branch(theirs: str, ours: str) -> list:
         (rf"{theirs}\.{name}", f"{ours}/{name}") for name in ("norm", "norm_context")]
 
 
-# For kvq_jax.models.neural_processes.published: what CMANP has too, and all of the models here.
+# For kvq_jax.models.published: what CMANP has too, and all of the models here.
 PUBLISHED_FRAME = [
     ("", ""),  # the latents
     ("norm", "norm"),

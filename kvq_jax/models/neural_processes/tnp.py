@@ -12,7 +12,7 @@ from numpyro.distributions import Distribution
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
 from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
-from kvq_jax.models.neural_processes.published import published_encoder, published_mlp
+from kvq_jax.models.published import published_encoder, published_mlp
 from kvq_jax.nn import MLP, choose
 from kvq_jax.nn.heads import Op
 from kvq_jax.nn.transformer import TransformerEncoder

@@ -15,7 +15,7 @@ from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
-from kvq_jax.models.neural_processes.published import import_parameters
+from kvq_jax.models.published import import_parameters
 from tests.kvq_jax.nn.drawing import draw, start
 
 CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)

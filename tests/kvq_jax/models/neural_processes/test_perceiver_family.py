@@ -13,7 +13,7 @@ from kvq_jax.models.neural_processes import cmanp, lbanp, predictive
 from kvq_jax.models.neural_processes.base import Points, join
 from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
-from kvq_jax.models.neural_processes.published import import_parameters
+from kvq_jax.models.published import import_parameters
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, jit, points, variables_of
 
 CLASSES = dict(eqtnp=EQTNP, lbanp=LBANP, lbanpnd=LBANPND, cmanp=CMANP, cmanpand=CMANPAND)

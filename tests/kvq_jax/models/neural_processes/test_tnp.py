@@ -8,7 +8,7 @@ import pytest
 from flax import traverse_util
 
 from kvq_jax.models.neural_processes import Points, join, predictive
-from kvq_jax.models.neural_processes.published import import_parameters
+from kvq_jax.models.published import import_parameters
 from kvq_jax.models.neural_processes.tnp import PUBLISHED, TNPA, TNPD, TNPND
 from kvq_jax.ops import DISCRIMINANTS, OPS
 from tests.kvq_jax.nn.drawing import count, draw, run, start

@@ -1,4 +1,4 @@
-"""From the parameter names of the published PyTorch code to ours.
+"""From the parameter names of published PyTorch code to ours.
 
 Each family of models lists its renamings as (pattern, path or paths): a regular expression for a module of the published
 code, and the path of ours, with '/' between levels. More than one path: the rows of the tensor are split evenly over
