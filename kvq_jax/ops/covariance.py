@@ -172,7 +172,7 @@ def _quadratic_form(rows: Array, offsets: Array, alpha: float | Array, route: st
     n, d = rows.shape[-2:]
     primal = route == "primal" or (route == "auto" and d <= n)
     matrix = regression.system(transpose(rows) if primal else rows, alpha)
-    log_det = 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+    log_det = 2 * jnp.log(jnp.diagonal(linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
     if primal:
         return (offsets * transpose(linalg.solve(matrix, transpose(offsets)))).sum(-1), log_det
     inner = matmul(offsets, transpose(rows))

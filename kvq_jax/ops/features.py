@@ -127,14 +127,8 @@ def draw(rng: Array, key: Array, keep: Array | None, count: int) -> tuple[Array,
 
 
 def _cholesky_root(gram: Array) -> Callable[[Array], Array]:
-    lower = jnp.linalg.cholesky(gram)
-
-    def times_root(cross):
-        batch = jnp.broadcast_shapes(lower.shape[:-2], cross.shape[:-2])
-        factor, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (lower, cross))
-        return lax.linalg.triangular_solve(factor, right, left_side=False, lower=True, transpose_a=True)
-
-    return times_root
+    inverse = transpose(linalg.inverse_triangle(linalg.cholesky(gram)))
+    return lambda cross: matmul(cross, inverse)
 
 
 def _symmetric_root(gram: Array) -> Callable[[Array], Array]:

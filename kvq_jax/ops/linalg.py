@@ -100,6 +100,37 @@ def pinv(matrix: Array) -> Array:
     return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
 
 
+@jax.custom_jvp
+def cholesky(matrix: Array) -> Array:
+    """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix; NaN where that is not positive definite.
+
+    As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL = L tril(L^-1 dA L^-T), half of the diagonal.
+    """
+    return _cholesky((matrix + transpose(matrix)) / 2)
+
+
+@cholesky.defjvp
+def _cholesky_jvp(primals, tangents):
+    (matrix,), (tangent,) = primals, tangents
+    lower = cholesky(matrix)
+    inverse = inverse_triangle(lower)
+    change = matmul(matmul(inverse, (tangent + transpose(tangent)) / 2), transpose(inverse))
+    half = jnp.tril(change) - jnp.eye(change.shape[-1], dtype=change.dtype) * change / 2
+    return lower, matmul(lower, half)
+
+
+@jax.custom_jvp
+def inverse_triangle(lower: Array) -> Array:
+    """The inverse of a lower triangle [..., n, n]."""
+    return _inverse(lower)
+
+
+@inverse_triangle.defjvp
+def _inverse_triangle_jvp(primals, tangents):
+    inverse = inverse_triangle(*primals)
+    return inverse, -matmul(matmul(inverse, *tangents), inverse)
+
+
 def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of matrices [..., n, m] that calls LAPACK, on CPUs as a loop over the leading dimensions, also those of a vmap.
 

@@ -103,3 +103,16 @@ def test_pinv_gradient_at_full_rank(x64):
                                               ((jnp.bfloat16, jnp.float32), ("float32", "float32"))])
 def test_dtypes(inputs, expected):
     assert tuple(map(str, kvq_linalg.dtypes(*(jnp.ones((), t) for t in inputs)))) == expected
+
+
+def test_cholesky_is_the_librarys_with_its_gradient(x64):
+    matrices = jnp.stack([jnp.asarray(system(7, 10, seed)) for seed in range(3)])
+    np.testing.assert_allclose(kvq_linalg.cholesky(matrices), np.linalg.cholesky(matrices), rtol=1e-12, atol=1e-14)
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=matrices.shape))
+
+    def scalar(factor):
+        return lambda matrix: (jnp.sin(weights * factor(matrix))).sum()
+
+    ours, theirs = (jax.grad(scalar(factor))(matrices) for factor in (kvq_linalg.cholesky, jnp.linalg.cholesky))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    check_grads(scalar(kvq_linalg.cholesky), (matrices,), order=2, modes=("fwd", "rev"), rtol=2e-3)
