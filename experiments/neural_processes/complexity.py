@@ -71,10 +71,12 @@ def querying(model: Model, n: int, m: int) -> Program:
     x, key = _points(m).x, jax.random.key(0)
     remember = conditioning(model, n)
     if hasattr(model.module, "block_size"):
-        def by_blocks(variables, context, x):
-            return sample(model.module, variables, context, x, key=key, block_size=model.module.block_size, num_samples=1)
+        def by_blocks(variables, state, x):
+            seen = Points(*(jnp.zeros((0, 1)),) * 2)
+            size = model.module.block_size
+            return sample(model.module, variables, seen, x, key=key, block_size=size, num_samples=1, state=state)
 
-        return Program(by_blocks, (model.variables, _points(n), x))
+        return Program(by_blocks, (model.variables, jax.eval_shape(remember.run, *remember.arguments), x))
     if remember is None:
         return Program(lambda variables, context, x: _moments(model.module.apply(variables, context, x, key=key)),
                        (model.variables, _points(n), x))

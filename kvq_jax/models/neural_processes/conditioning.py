@@ -119,7 +119,7 @@ class Memory(NamedTuple):
 
 
 def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Array, target_mask: Array | None = None, *,
-           key: Array, block_size: int, num_samples: int, use_state: bool | None = None) -> Array:
+           key: Array, block_size: int, num_samples: int, use_state: bool | None = None, state: Any = None) -> Array:
     """Functions drawn block by block: each block of targets is drawn given the context and the blocks drawn before it.
 
     With a joint predictive distribution and one block these are its samples; with a factorised one and blocks of one point,
@@ -136,6 +136,7 @@ def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Arra
       num_samples: number of functions.
       use_state: absorb draws by `update`, else by conditioning anew on a context that grows; None: by `update` if the
         model has a state of constant size. The results are the same.
+      state: what the model has seen before the context, which may then have no points; implies use_state.
 
     Returns:
       [num_samples, ..., M, dy].
@@ -144,10 +145,12 @@ def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Arra
       ValueError: if block_size is not positive, use_state asks for a state that the model has not, or shapes do not fit.
     """
     if use_state is None:
-        use_state = has_state(model, variables)
+        use_state = state is not None or has_state(model, variables)
+    if state is not None and not use_state:
+        raise ValueError("a state is given, so use_state=False has no context to condition on")
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
-    memory = (_by_state if use_state else _by_context)(model, variables, context, blocks)
+    memory = _by_state(model, variables, context, blocks, state) if use_state else _by_context(model, variables, context, blocks)
     count = blocks.x.shape[0]
 
     def draw(seen, step):
@@ -163,11 +166,11 @@ def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Arra
     return jax.vmap(one)(jax.random.split(key, num_samples))
 
 
-def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Memory:
+def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Points, state: Any) -> Memory:
     """Memory in the model's state: O(1) in the number of points."""
     stream = as_stream(model, variables)
     return Memory(
-        condition(model, variables, context, max(context.x.shape[-2], 1)),
+        condition(model, variables, context, max(context.x.shape[-2], 1), state=state),
         lambda state, block, key: model.apply(variables, state, block.x, block.mask, key=key, method="query"),
         lambda state, block, index: stream.update(state, *block))
 

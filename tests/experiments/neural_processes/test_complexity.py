@@ -18,7 +18,7 @@ def test_what_conditioning_needs(name, mark):
     assert growth(lambda n: conditioning(model, n), SIZES) == mark
 
 
-@pytest.mark.parametrize("name, mark", [("cmanp", "constant"), ("lbanp", "constant"), ("tnp_d", "quadratic")])
+@pytest.mark.parametrize("name, mark", [("cmanp", "constant"), ("cmanp_and", "constant"), ("lbanp", "constant"), ("tnp_d", "quadratic")])
 def test_what_a_query_needs_of_the_context(name, mark):
     model = small(name)
     assert growth(lambda n: querying(model, n, 8), SIZES) == mark

@@ -155,6 +155,9 @@ def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
     # An absent target's sample means nothing.
     close(np.where(target.mask[..., None], one, 0), np.where(target.mask[..., None], other, 0), 1e-3)
     assert np.abs(one[0] - one[1]).min() > 1e-6 and np.isfinite(one).all()
+    state = condition(MODELS[name], variables_of(name), context, N)
+    none = Points(context.x[..., :0, :], context.y[..., :0, :])
+    close(one, draws(MODELS[name], variables_of(name), none, target, block_size=block_size, state=state), 1e-5)
 
 
 def test_with_a_tiny_deviation_draws_are_means():
@@ -184,7 +187,8 @@ def test_blocks_of_one_draw_what_the_joint_model_factors():
 def test_refusals():
     context, target = points(N), points(M, seed=5)
     for name, options, match in [
-            ("cmanp", dict(block_size=0), "at least 1 point, not 0"), ("lbanp", dict(use_state=True), "no state")]:
+            ("cmanp", dict(block_size=0), "at least 1 point, not 0"), ("lbanp", dict(use_state=True), "no state"),
+            ("cmanp", dict(use_state=False, state=()), "a state is given")]:
         with pytest.raises(ValueError, match=match):
             draws(MODELS[name], variables_of(name), context, target, **options)
     with pytest.raises(ValueError, match="chunk_size"):
