@@ -1,8 +1,12 @@
-"""Copies finished runs, without their checkpoints, into the results that are kept: python -m scripts.collect --preset quick"""
+"""Copies finished runs, without their checkpoints, into the results that are kept: python -m scripts.collect --preset quick
+
+Images of data sets, the arrays of bytes among the examples, are not ours to give away and are left out.
+"""
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 from absl import flags
 
 from experiments.harness import command_line
@@ -12,7 +16,6 @@ _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
 _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a result of the same run folder is replaced")
 _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 
-_KEPT = ("result.json", "examples.npz")
 
 
 def main(argv: list[str]) -> int:
@@ -26,9 +29,18 @@ def _collect(argv: list[str]) -> None:
         if result.preset in _PRESET.value:
             place = Path(_RESULTS.value) / result.name / result.folder.name
             place.mkdir(parents=True, exist_ok=True)
-            for name in _KEPT:
-                shutil.copy(result.folder / name, place / name)
+            shutil.copy(result.folder / "result.json", place)
+            _copy_examples(result.folder / "examples.npz", place / "examples.npz")
             print(place)
+
+
+def _copy_examples(source: Path, target: Path) -> None:
+    with np.load(source) as examples:
+        kept = {name: array for name, array in examples.items() if array.dtype != np.uint8}
+        if len(kept) == len(examples):
+            shutil.copy(source, target)
+        else:
+            np.savez_compressed(target, **kept)
 
 
 if __name__ == "__main__":

@@ -101,3 +101,14 @@ def test_collect_copies_results_without_checkpoints(runs, tmp_path):
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"result.json", "examples.npz"}
     tables = [run("tables", "--table", "intention/figure7_sine", "--results", where) for where in (runs, tmp_path)]
     assert tables[0] == tables[1]
+
+
+def test_collect_leaves_images_of_data_sets_out(tmp_path):
+    folder = tmp_path / "runs" / "cell"
+    folder.mkdir(parents=True)
+    content = {"name": "paper/task", "axes": {"preset": "tiny"}, "config": {}, "config_hash": "0", "metrics": {}}
+    (folder / "result.json").write_text(json.dumps(content))
+    np.savez_compressed(folder / "examples.npz", image=np.zeros((2, 3), np.uint8), prediction=np.ones(2, np.float32))
+    run("collect", "--runs", tmp_path / "runs", "--results", tmp_path / "kept", "--preset", "tiny")
+    with np.load(tmp_path / "kept" / "paper" / "task" / "cell" / "examples.npz") as kept:
+        assert list(kept) == ["prediction"]
