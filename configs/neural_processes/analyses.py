@@ -6,7 +6,7 @@
 The task, the models and the training are those of gp.py, `quick` with fewer steps. One cell is one model of one size:
 
 latents         L_I, what a block hands to the next, and
-block_latents   L_B, what each block reads the context with: 128 in `paper`, 16 in `quick`, where `base`
+block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
 width           of the latents, and of all else in the model: 64 where `base`
 
 CMANP-AND is trained once, on all targets at once; its evaluation then goes through `evaluation.block_sizes`, of which 46 is all
@@ -22,7 +22,7 @@ PRESETS = ("quick", "tiny", "paper")
 SIZES = ("base", "1", "4", "16", "64")
 WIDTHS = ("base", "16", "32")
 # The base (latents and block latents, width) of a preset.
-_BASES = {"tiny": (4, 16), "quick": (16, 64), "paper": (128, 64)}
+_BASES = {"tiny": (4, 16), "quick": (8, 64), "paper": (128, 64)}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
