@@ -1,7 +1,7 @@
 """What CMANP's bottleneck and CMANP-AND's blocks cost and bring: CMANP paper, Section 4.2.1 and appendix, Figures 4, 6, 9, 10.
 
     python -m scripts.sweep --config configs/neural_processes/analyses.py:preset=quick     # all cells
-    python -m experiments.run --config configs/neural_processes/analyses.py:model=cmanp,latents=4,preset=quick
+    python -m experiments.run --config configs/neural_processes/analyses.py:model=cmanp,latents=2,preset=quick
 
 The task, the models and the training are those of gp.py, `quick` with fewer steps. One cell is one model of one size:
 
@@ -19,7 +19,7 @@ from configs import common
 
 _MODELS = ("cmanp", "cmanp_and")
 PRESETS = ("quick", "tiny", "paper")
-SIZES = ("base", "1", "4", "16", "64")
+SIZES = ("base", "1", "2", "8", "32")
 WIDTHS = ("base", "16", "32")
 # The base (latents and block latents, width) of a preset.
 _BASES = {"tiny": (4, 16), "quick": (8, 64), "paper": (128, 64)}

@@ -58,7 +58,7 @@ def test_task_and_model_are_those_of_the_table(model, preset):
 def test_sizes_reach_the_model():
     config = config_file.get_config("latents=1,width=32,preset=quick")
     assert (config.model.num_latents, config.model.num_block_latents, config.model.features) == (1, 8, 32)
-    assert config.axes.block_latents == "16", "a number, so that equal cells are one run"
+    assert config.axes.block_latents == "8", "a number, so that equal cells are one run"
     cells = [axes for axes, _ in cells_of(config_file, "preset=quick", {})]
     configs = {config_hash(config) for _, config in cells_of(config_file, "preset=quick", {})}
     assert len(cells) == 16 and len(configs) == 13
@@ -123,16 +123,16 @@ def content(cell, preset="tiny", likelihood=1.0) -> dict:
 @pytest.fixture
 def given(tmp_path) -> list[Result]:
     """The base cell, some sizes around it, and one of another preset."""
-    cells = ["latents=4", "latents=1", "block_latents=64", "latents=1,block_latents=1", "width=32"]
+    cells = ["latents=base", "latents=1", "block_latents=32", "latents=1,block_latents=1", "width=32"]
     contents = [content(cell, likelihood=1 + 0.1 * index) for index, cell in enumerate(cells)]
-    return [Result(tmp_path, made) for made in (*contents, content("latents=64", preset="quick"))]
+    return [Result(tmp_path, made) for made in (*contents, content("latents=32", preset="quick"))]
 
 
 def test_a_curve_varies_what_it_says(given):
     own = [result for result in given if result.preset == "tiny"]
     for fields, expected in (
         (["latents"], {1: 1.1, 4: 1}),
-        (["block_latents"], {4: 1, 64: 1.2}),
+        (["block_latents"], {4: 1, 32: 1.2}),
         (["latents", "block_latents"], {1: 1.3, 4: 1}),
         (["width"], {16: 1, 32: 1.4}),
     ):
