@@ -3,6 +3,12 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 
+# The operators of kvq_jax.ops.OPS that may stand where attention stood: all but those of discriminant analysis, whose values are
+# labels.
+OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
+       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
+
+
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     """The axes of a config string 'model=maml,preset=quick'.
 

@@ -27,9 +27,8 @@ PRESETS = ("quick", "tiny", "paper")
 SOURCES = ("digits", "archive", "tfds")
 FEATURES = ("raw_pixels_pca", "resnet34")
 SPLITS = ("stratified", "classes")
-# 'own' leaves each model its op. Those of discriminant analysis, whose values are labels, are not here.
-OPS = ("own", "softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
-       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
+# 'own' leaves each model its op.
+OPS = ("own", *common.OPS)
 
 
 def get_config(arg: str | None = None) -> ConfigDict:

@@ -35,9 +35,8 @@ KERNELS = ("linear", "gaussian")
 LATENTS = ("base", "16", "32", "64", "128")
 SOURCES = ("base", "mini_imagenet", "mini_imagenet_80", "cifar_fs", "omniglot", "folders", "digits")
 SIZES = ("base", "28", "84")
-# 'own' is softmax. Those of discriminant analysis, whose values are labels, are not here.
-OPS = ("own", "softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
-       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")  # fmt: skip
+# 'own' is softmax.
+OPS = ("own", *common.OPS)
 
 
 def get_config(arg: str | None = None) -> ConfigDict:

@@ -27,8 +27,7 @@ _EXPERIMENTS = {
     "anomaly": (anomaly, "model=transformer,layers=1", ("model", "options"), dict(digits=",source=digits", real=",source=archive")),
 }
 EXPERIMENTS = tuple(_EXPERIMENTS)
-OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
-       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
+OPS = common.OPS
 PRESETS = ("quick", "tiny", "paper")
 
 

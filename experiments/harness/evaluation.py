@@ -1,4 +1,5 @@
 """From the value of each evaluation task to a mean with its standard error."""
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,6 +8,15 @@ import jax
 import numpy as np
 
 Summary = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskEvaluation:
+    """A config's `evaluation` section, less what every experiment has, of an experiment that is judged on tasks."""
+
+    tasks: int
+    batch_size: int  # tasks evaluated at once
+    example_tasks: int  # tasks kept for the figures
 
 
 def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:

@@ -4,6 +4,7 @@ import importlib
 import json
 import time
 from pathlib import Path
+from types import ModuleType
 
 import jax
 from ml_collections import ConfigDict
@@ -51,7 +52,7 @@ def launch(config: ConfigDict, path: Path | None, options: Options, console: Con
       UserError: a bad config, missing or damaged data, a folder that cannot be used. Nothing has been written.
       Diverged: the loss stopped being finite.
     """
-    module = _experiment_module(config)
+    module = experiment_module(config)
     check_sections(config, (*_SECTIONS, *module.SECTIONS))
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
@@ -141,8 +142,8 @@ def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
     return build(EvaluationSettings, common, "config.evaluation"), own
 
 
-def _experiment_module(config: ConfigDict):
-    """The module experiments/<config.experiment>, which has SECTIONS and build()."""
+def experiment_module(config: ConfigDict) -> ModuleType:
+    """The module experiments/<config.experiment>, which has SECTIONS and build(). Raises ConfigError where there is none."""
     try:
         return importlib.import_module(f"experiments.{config.experiment}")
     except ModuleNotFoundError as error:

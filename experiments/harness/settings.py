@@ -57,10 +57,16 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field]:
 
 def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str, **given: Any) -> Any:
     """As `build`, for a section whose `name` says which class of `table` its other keys are the fields of."""
+    name, fields = named(section, where)
+    return build(choose(table, name, f"{where}.name"), fields, where, **given)
+
+
+def named(section: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    """The `name` of a section and its other keys. Raises ConfigError where it has no name."""
     fields = dict(section)
     if "name" not in fields:
         raise ConfigError(f"{where}.name: missing key")
-    return build(choose(table, fields.pop("name"), f"{where}.name"), fields, where, **given)
+    return fields.pop("name"), fields
 
 
 def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:

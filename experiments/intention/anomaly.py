@@ -68,10 +68,7 @@ class Evaluation:
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and anomaly_data.DataError."""
     task = settings.build(Anomaly, config.task, "config.task")
-    fields = dict(config.model)
-    layer = fields.pop("name", None)
-    if layer is None:
-        raise ConfigError("config.model.name: missing key")
+    layer, fields = settings.named(config.model, "config.model")
     model = settings.build(SetAnomalyDetector, fields, "config.model", layer=layer)
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     data, facts = anomaly_data.load(config, data_dir)

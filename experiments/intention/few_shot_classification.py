@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from experiments.data import image_classes
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import over_tasks
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention import few_shot_classification_figures as figures
 from experiments.intention import few_shot_classification_tables as tables
@@ -32,21 +32,12 @@ class DataSettings:
     size: int  # of the images, in pixels: they are resized to size x size
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The config's `evaluation` section, less what every experiment has."""
-
-    tasks: int
-    batch_size: int  # episodes evaluated at once
-    example_tasks: int  # episodes kept for the figure
-
-
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and image_classes.DataError."""
     task = settings.build(Episodes, config.task, "config.task")
     encoder = settings.build_named(ENCODERS, config.encoder, "config.encoder")
     model = settings.build_named(FEW_SHOT_CLASSIFIERS, config.model, "config.model", encoder=encoder)
-    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
+    evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
     found = _load(config.data, task, data_dir)
     data = {split: Images.of(getattr(found, split), training=split == "train") for split in image_classes.SPLITS}
 

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from experiments.data import sources
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import over_tasks
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.intention import figures, regressors, tables
 from experiments.intention.tasks import Pixels, Sine
@@ -34,13 +34,10 @@ class ImageSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Evaluation(TaskEvaluation):
     """The config's `evaluation` section, less what every experiment has."""
 
-    tasks: int
-    batch_size: int  # tasks evaluated at once
     counts: tuple  # numbers of observations, increasing
-    example_tasks: int
     example_counts: tuple
 
     def __post_init__(self):

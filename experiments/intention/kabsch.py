@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from experiments.data import point_cloud
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import over_tasks
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention import kabsch_figures, known_answers, regressors
 from experiments.intention.tasks import RegressionTask
@@ -112,12 +112,9 @@ def _with_one(x: jax.Array) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The config's `evaluation` section, less what every experiment has."""
+class Evaluation(TaskEvaluation):
+    """The config's `evaluation` section, less what every experiment has. The example tasks are maps of the point cloud."""
 
-    tasks: int
-    batch_size: int  # tasks evaluated at once
-    example_tasks: int  # maps of the point cloud kept for the figure
     cloud: str  # 'rabbit', the drawn one, or a .obj, .ply or .npy file, its path absolute or relative to --data_dir
     cloud_points: int  # of the cloud, drawn without replacement
 

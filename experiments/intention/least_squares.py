@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
-from experiments.harness.evaluation import over_tasks
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.intention import scaling
 from kvq_jax.models import WEIGHT_REGRESSORS
@@ -53,13 +53,10 @@ def oracle(task: LinearTask) -> jax.Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Evaluation(TaskEvaluation):
     """The config's `evaluation` section, less what every experiment has."""
 
-    tasks: int
-    batch_size: int  # tasks evaluated at once
     threshold: float  # of the mean squared error of a coordinate, whose variance is 1: where the search for a size ends
-    example_tasks: int
 
     def __post_init__(self):
         if not self.threshold > 0:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
-from experiments.harness.evaluation import over_tasks
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention import known_answers, policy_figures, regressors
 from experiments.intention.tasks import RegressionTask
@@ -77,20 +77,11 @@ def _centred(x: jax.Array) -> jax.Array:
     return x - x.mean(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The config's `evaluation` section, less what every experiment has."""
-
-    tasks: int
-    batch_size: int  # tasks evaluated at once
-    example_tasks: int  # environments kept for the figures
-
-
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
     task = settings.build(PolicyDistillation, config.task, "config.task")
     model = settings.build_named(known_answers.REGRESSORS, config.model, "config.model")
-    evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
+    evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
 
     def examples(variables, test, key):
         def one(task_key):

@@ -44,7 +44,7 @@ def operators(results: Sequence[Result]) -> Table | None:
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"Preset {preset}, {len(own[0].content['seeds'])} seed(s), {_steps(found)} steps; mean ± standard error over evaluation "
+        f"Preset {preset}, {len(next(iter(found.values())).content['seeds'])} seed(s), {_steps(found)} steps; mean ± standard error over evaluation "
         f"tasks, the best of each column and those within its error in bold. Images: {_images(found)}. No paper has this table.",
     )
 

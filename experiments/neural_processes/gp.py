@@ -4,7 +4,6 @@ The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP 
 parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside context and targets.
 """
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from kvq_jax.models.neural_processes import Points
 from kvq_jax.models.neural_processes.base import whole_mask
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
 from kvq_jax.ops import kernels
-from kvq_jax.ops.linalg import matmul
+from kvq_jax.ops.linalg import cholesky, matmul
 
 
 class Hyperparameters(NamedTuple):
@@ -41,20 +40,6 @@ KERNELS = {
     "matern": lambda x, y, h: kernels.matern(x, y, _gamma(h), twice_nu=5),
     "periodic": lambda x, y, h: kernels.gaussian(_on_circle(x, h.period), _on_circle(y, h.period), _gamma(h)),
 }
-
-
-def one_at_a_time(function: Callable) -> Callable:
-    """`function`, which calls LAPACK, with a loop over the batch where it is vmapped for a CPU; elsewhere as it is.
-
-    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of these. A
-    program with as many independent batches as threads then waits for ever: three kernels on two cores do. A loop over calls of
-    this size is no slower.
-    """
-    loop = jax.custom_batching.sequential_vmap(function)
-    return lambda *arrays: jax.lax.platform_dependent(*arrays, cpu=loop, default=function)
-
-
-_cholesky = one_at_a_time(jnp.linalg.cholesky)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +103,7 @@ class GaussianProcess:
         x = _within(self.position, uniform[:-3, None])
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
-        factor = _cholesky(self._covariance(x, hyperparameters))
+        factor = cholesky(self._covariance(x, hyperparameters))
         y = matmul(factor, jax.random.normal(normal_key, x.shape))
         if not self.gaussian:
             y += self._student(t_key, x.shape)
@@ -136,7 +121,7 @@ class GaussianProcess:
         n = task.context.x.shape[-2]
         there = jnp.concatenate([whole_mask(task.context), whole_mask(Points(x, x, mask))])
         covariance = self._covariance(jnp.concatenate([task.context.x, x]), task.hyperparameters)
-        factor = _cholesky(jnp.where(there & there[:, None], covariance, jnp.eye(len(there))))
+        factor = cholesky(jnp.where(there & there[:, None], covariance, jnp.eye(len(there))))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
         return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:])
@@ -160,7 +145,9 @@ def oracle_log_likelihood(gp: GaussianProcess, task: GPTask) -> dict[str, jax.Ar
         kinds = {"marginal": marginals(joint), "joint": joint}
         return {kind: log_prob(posterior, task.target.y, task.target.mask) / points for kind, posterior in kinds.items()}
 
-    return one_at_a_time(of_kinds)(task)
+    # The joint likelihood calls LAPACK too: a loop on CPUs, for the reason that linalg.one_at_a_time has.
+    loop = jax.custom_batching.sequential_vmap(of_kinds)
+    return jax.lax.platform_dependent(task, cpu=loop, default=of_kinds)
 
 
 def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:

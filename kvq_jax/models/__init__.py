@@ -40,7 +40,7 @@ __all__ = [
     "NeuralProcessClassifier",
     "NeuralProcessRegressor",
     "NeuralProcessWeights",
-    "SetAnomalyDetector",
     "PrototypeClassifier",
+    "SetAnomalyDetector",
     "WEIGHT_REGRESSORS",
 ]

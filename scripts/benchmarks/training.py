@@ -1,5 +1,4 @@
 """The training of a config as one compiled program, for the benchmarks that measure it."""
-import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from experiments.harness.experiment import Experiment
-from experiments.harness.launch import split_evaluation
+from experiments.harness.launch import experiment_module, split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
 from experiments.harness.step import Program, make_program
@@ -28,15 +27,15 @@ class Trainer(NamedTuple):
 
 def build(config: ConfigDict, data_dir: str | None = None) -> Experiment:
     """The experiment of a config. Raises as its module does."""
-    return importlib.import_module(f"experiments.{config.experiment}").build(config, split_evaluation(config.evaluation)[1], data_dir)
+    return experiment_module(config).build(config, split_evaluation(config.evaluation)[1], data_dir)
 
 
-def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int) -> Program:
+def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single") -> Program:
     """What a run of `config` would run, on one device, with chunks of `chunk_steps`."""
     return make_program(
         experiment,
         build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
-        build_placement("single", seeds=seeds, batch_size=config.train.batch_size),
+        build_placement(placement, seeds=seeds, batch_size=config.train.batch_size),
         batch_size=config.train.batch_size,
         chunk_steps=chunk_steps,
         validation_batches=1,
@@ -44,9 +43,9 @@ def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps:
     )
 
 
-def trainer(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int) -> Trainer:
+def trainer(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single") -> Trainer:
     """Training of `seeds` seeds in chunks of `chunk_steps`; its state is kept between runs."""
-    made, data = program(experiment, config, seeds, chunk_steps), jax.device_put(experiment.data["train"])
+    made, data = program(experiment, config, seeds, chunk_steps, placement), jax.device_put(experiment.data["train"])
     state = made.init(jnp.arange(seeds, dtype=jnp.uint32))
     compiled = made.chunk.lower(state, data).compile()
 

@@ -8,18 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts.command import ROOT, run
+
 SWEEP = ("--config=configs/intention/sine.py:preset=tiny", "--config.evaluation.counts=(1, 5, 9)", "--config.train.steps=20")
-
-
-def run(script: str, *arguments, code: int = 0) -> str:
-    """Runs a script and returns its standard output, or its one line on standard error where `code` is not 0."""
-    command = [sys.executable, "-m", f"scripts.{script}", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, (done.stdout, done.stderr)
-    if code:
-        assert len(done.stderr.strip().splitlines()) == 1
-    return done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="module")

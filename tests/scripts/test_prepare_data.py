@@ -1,9 +1,6 @@
 """prepare_data embed: hand-made weights and images in, a file of the module's features out; whatever is wrong is one line."""
 import hashlib
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,18 +12,8 @@ from experiments.data.resnet_weights import import_resnet
 from kvq_jax.nn.resnet import imagenet_input
 from tests.experiments.data.test_cifar import records
 from tests.experiments.data.test_resnet_weights import small
+from tests.scripts.command import run
 
-ROOT = Path(__file__).parents[2]
-
-
-def embed(*arguments, code: int = 0) -> str:
-    """Standard output of the command, or its one line on standard error where `code` is not 0."""
-    command = [sys.executable, "-m", "scripts.prepare_data", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == code, (done.stdout, done.stderr)
-    if code:
-        assert len(done.stderr.strip().splitlines()) == 1
-    return done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +24,7 @@ def made(tmp_path_factory):
         (folder / f"{split}.bin").write_bytes(records(1, seed)[2])
     np.savez(folder / "weights.npz", **small())
     files = ("--weights", folder / "weights.npz", "--data_dir", folder, "--out", folder / "out.npz")
-    told = embed("embed", *files, "--batch_size", 64)
+    told = run("prepare_data", "embed", *files, "--batch_size", 64)
     assert "features of CIFAR-100 (1/1 subset)" in told and "ResNet of (1, 2) blocks, width 3" in told
     return folder
 
@@ -85,6 +72,6 @@ def test_what_the_command_refuses_is_one_line_and_nothing_is_written(made, tmp_p
     np.savez(tmp_path / "bad.npz", **small(extra=np.zeros(2)))
     out = tmp_path / "new.npz"
     given = ("--data_dir", made, "--out", out)
-    assert "bad.npz: the tensors are not those of a ResNet" in embed("embed", "--weights", tmp_path / "bad.npz", *given, code=2)
-    assert "did you mean 'embed'" in embed("embd", code=2)
+    assert "bad.npz: the tensors are not those of a ResNet" in run("prepare_data", "embed", "--weights", tmp_path / "bad.npz", *given, code=2)
+    assert "did you mean 'embed'" in run("prepare_data", "embd", code=2)
     assert not out.exists()
