@@ -27,7 +27,7 @@ class TrainSettings:
     log_every: int  # steps of one compiled chunk, and of one line of metrics.jsonl
     validate_every: int
     checkpoint_every: int
-    placement: str  # single, data or seeds
+    placement: str  # single, in_turn, data or seeds
     select: str  # the state that is evaluated at the end: last or best (by validation loss)
 
     def __post_init__(self):

@@ -1,7 +1,7 @@
 """One training step as a pure function, and the compiled programs made of it.
 
 A step samples its batch, takes the gradient and updates, all from (seed, step); `lax.scan` makes a chunk of steps one XLA
-program and `vmap` runs every seed of a cell at once.
+program, which the placement extends to all seeds of a cell.
 """
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from experiments.harness.streams import stream
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """Everything a run is at one step. With a leading seed axis on every leaf when seeds are vmapped."""
+    """Everything a run is at one step. With a leading seed axis on every leaf in a run."""
 
     seed: jax.Array  # uint32 []
     step: jax.Array  # int32 []
@@ -105,7 +105,7 @@ def make_program(
         return jax.lax.scan(lambda carry, _: step(carry, data), state, length=chunk_steps)
 
     def chunk(state, data):
-        state, metrics = _over_seeds(steps)(state, data)
+        state, metrics = placement.over_seeds(steps)(state, data)
         return state, jax.tree.map(jnp.transpose, metrics)
 
     def validation_loss(variables, data):
@@ -117,7 +117,7 @@ def make_program(
         return jax.lax.map(one, jnp.arange(validation_batches)).mean()
 
     def of_variables(function: Callable[..., Any]):
-        return lambda state, data: _over_seeds(function)(state.variables, data)
+        return lambda state, data: placement.over_seeds(function)(state.variables, data)
 
     def evaluate(variables, data):
         return experiment.evaluate(variables, data, stream(evaluation_seed, "evaluate"))
@@ -141,18 +141,3 @@ def make_program(
         evaluate=jax.jit(of_variables(evaluate), **reads),
         examples=jax.jit(examples, **reads),
     )
-
-
-def _over_seeds(function: Callable[[PyTree, PyTree], PyTree]) -> Callable[[PyTree, PyTree], PyTree]:
-    """`function` of one seed's tree and the data, for the trees of all seeds, stacked on a leading axis.
-
-    A single seed goes without that axis, which XLA would carry into every product: a third of a small model's step on a CPU.
-    """
-
-    def run(tree, data):
-        if jax.tree.leaves(tree)[0].shape[0] > 1:
-            return jax.vmap(function, (0, None))(tree, data)
-        only = jax.tree.map(lambda leaf: leaf[0], tree)
-        return jax.tree.map(lambda leaf: leaf[None], function(only, data))
-
-    return run

@@ -61,8 +61,8 @@ def test_chunks_and_seeds_are_a_plain_loop(line):
         np.testing.assert_allclose(weights[index], state.params["w"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("placement", ["data", "seeds"])
-def test_eight_devices_are_one(line, placement):
+@pytest.mark.parametrize("placement", ["data", "seeds", "in_turn"])
+def test_all_placements_give_the_same_numbers(line, placement):
     assert jax.device_count() == 8
     for ours, single in zip(curve(line, placement), curve(line)):
         np.testing.assert_allclose(ours, single, rtol=1e-5)
@@ -75,6 +75,14 @@ def test_placements_split_what_they_say(line):
     assert by_data.init(SEEDS).params["w"].is_fully_replicated
     text = by_data.chunk.lower(by_data.init(SEEDS), line.data["train"]).compile().as_text()
     assert "all-reduce" in text  # of the gradient over the parts of the batch
+
+
+def test_seeds_in_turn_are_one_more_loop(line):
+    def loops(placement):
+        made = program(line, placement)
+        return made.chunk.lower(made.init(SEEDS), line.data["train"]).as_text().count("stablehlo.while")
+
+    assert loops("in_turn") == loops("single") + 1
 
 
 def test_the_length_of_a_chunk_changes_nothing(line):
