@@ -9,6 +9,13 @@ OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_int
        "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
 
 
+def ridge(op: str, alpha: float) -> dict:
+    """The learnt ridge of an attention model with any op: `alpha` at first, but for the Informers, which are defined for (0, 1) only."""
+    if op in ("informer", "sigma_informer"):
+        return dict(alpha_kind="sigmoid", alpha=0.5)
+    return dict(alpha_kind="softplus", alpha=alpha)
+
+
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     """The axes of a config string 'model=maml,preset=quick'.
 

@@ -133,6 +133,7 @@ def _model(axes: dict[str, str], preset: str) -> dict:
     name, linear = axes["model"], axes["kernel"] == "linear"
     base = {"tiny": 32, "quick": 2048, "paper": 8192}[preset] if linear else 32
     width = {"tiny": 16, "quick": 128, "paper": 512}[preset]
+    op = "softmax" if axes["op"] == "own" else axes["op"]
     own = {
         "intention": dict(
             latent=base if axes["latent"] == "base" else int(axes["latent"]),
@@ -146,12 +147,11 @@ def _model(axes: dict[str, str], preset: str) -> dict:
             latent=width,
             value_features=(width,) * 4,
             decoder_features=(width,) * 3,
-            op="softmax" if axes["op"] == "own" else axes["op"],
+            op=op,
             num_heads=5,
             head_features=width,
             scaling="head",
-            alpha=1.0,
-            alpha_kind="softplus",
+            **common.ridge(op, 1.0),
         ),
         "neural_process": dict(latent=4 * width, decoder_features=(2 * width,)),
         "prototypes": {},

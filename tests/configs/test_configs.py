@@ -94,3 +94,9 @@ def test_axes_default_to_their_first_value():
 def test_unknown_optimizer_fields_are_refused():
     with pytest.raises(ValueError, match="did you mean 'momentum'"):
         common.optimizer("sgd", 0.1, momentun=0.9)
+
+
+def test_the_ridge_of_an_informer_stays_where_its_system_is_definite():
+    assert common.ridge("intention", 0.1) == dict(alpha_kind="softplus", alpha=0.1)
+    assert common.ridge("sigma_informer", 0.1) == dict(alpha_kind="sigmoid", alpha=0.5)
+    assert set(common.OPS) >= {"informer", "sigma_informer"}
