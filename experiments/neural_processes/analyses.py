@@ -14,6 +14,7 @@ from experiments.harness.experiment import Experiment
 from experiments.harness.results import Result
 from experiments.harness.tables import Table
 from experiments.neural_processes import analyses_figures, curves, gp_tables, meta_regression
+from experiments.neural_processes.gp import GaussianProcess
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES
 
 SECTIONS = meta_regression.SECTIONS
@@ -34,6 +35,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
     by_blocks = {size: meta_regression.build(_with_blocks(config, size), shared, data_dir) for size in own.block_sizes}
     x = jnp.linspace(*config.task.position, own.example_points)
+    most = settings.build(GaussianProcess, config.task, "config.task").most_targets
 
     def evaluate(variables, test, key):
         values = made.evaluate(variables, test, key)
@@ -44,7 +46,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def examples(variables, test, key):
         def predict(context, x):
-            return meta_regression.moments(model.apply(variables, context, x, key=key), x.shape[:-1])
+            return meta_regression.curve(lambda x: model.apply(variables, context, x, key=key), x, most)
 
         return curves.predicted(predict, own.example_counts[-1], x, key)
 

@@ -89,6 +89,11 @@ class GaussianProcess:
             )
 
     @property
+    def most_targets(self) -> int:
+        """The slots of a task's targets."""
+        return self.max_points - self.min_context
+
+    @property
     def gaussian(self) -> bool:
         """Whether all noise is Gaussian, so that the oracle is exact."""
         return self.t_scale[1] == 0
@@ -110,7 +115,7 @@ class GaussianProcess:
         n = jax.random.randint(n_key, (), self.min_context, self.max_context + 1)
         m = jax.random.randint(m_key, (), self.min_targets, self.max_points - n + 1)
         context = _first(n, self.max_context, x, y)
-        return GPTask(context, _first(m, self.max_points - self.min_context, x[::-1], y[::-1]), hyperparameters)
+        return GPTask(context, _first(m, self.most_targets, x[::-1], y[::-1]), hyperparameters)
 
     def oracle(self, task: GPTask, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1] given the context and the kernel's parameters; absent targets: mean 0, variance 1.

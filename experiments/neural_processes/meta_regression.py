@@ -4,6 +4,7 @@ The likelihood of every evaluation task stands beside that of the true kernel's 
 what CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
 """
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +78,10 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size)
 
     def examples(variables, test, key):
-        return _examples(task, evaluation, lambda *given: model.apply(variables, *given, key=key), key)
+        def predict(context, x):
+            return curve(lambda x: model.apply(variables, context, x, key=key), x, task.most_targets)
+
+        return _examples(task, evaluation, predict, key)
 
     return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA, gp_tables.run_table, gp_figures.run_figure)
 
@@ -100,10 +104,22 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.A
         return contexts, oracle
 
     context, oracle = _stack([of_kernel(kernel) for kernel in evaluation.kernels])
-    shape = (*context.x.shape[:2], len(x))
-    prediction = moments(predict(context, jnp.broadcast_to(x, (*shape, 1))), shape)
+    prediction = predict(context, jnp.broadcast_to(x, (*context.x.shape[:2], *x.shape)))
     drawn = {"counts": counts, "x": x[:, 0], "context_x": context.x[:, 0, :, 0], "context_y": context.y[:, 0, :, 0]}
     return drawn | {"prediction": prediction, "oracle": oracle}
+
+
+def curve(predict: Callable, x: jax.Array, most: int) -> jax.Array:
+    """The moments [..., 2, G] at x [..., G, 1], of which predict (x -> distribution) sees at most `most` at once.
+
+    Each part is spread over all of x. What a target has to do with the others does not reach beyond what a model has seen: the
+    variance in a joint covariance, of which a target's place in the order is a part, would grow with the number of targets.
+    """
+    *lead, count, _ = x.shape
+    parts = next(parts for parts in range(-(-count // most), count + 1) if count % parts == 0)
+    spread = jnp.moveaxis(x.reshape(*lead, count // parts, parts, 1), -2, 0)
+    found = jax.lax.map(lambda x: moments(predict(x), x.shape[:-1]), spread)
+    return jnp.moveaxis(found, 0, -1).reshape(*lead, 2, count)
 
 
 def moments(predictive, shape: tuple[int, ...]) -> jax.Array:

@@ -74,6 +74,7 @@ class PoolingEncoder(nn.Module):
 
     def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
         """The state after more context."""
+        _refuse(self.self_attention)
         rows = self.pre(x, y)
         return uniform_stream().update(state, rows, rows, mask)
 
@@ -146,6 +147,7 @@ class CrossAttentionEncoder(nn.Module):
 
     def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
         """The state after more context."""
+        _refuse(self.self_attention)
         key, value = self.cross_attention.pairs(self.key(x), self.value(x, y))
         return self.cross_attention.stream().update(state, key, value, mask_of_heads(mask, x))
 

@@ -16,6 +16,7 @@ from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
 from kvq_jax.models.published import import_parameters
+from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
 from tests.kvq_jax.nn.drawing import draw, start
 
 CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)
@@ -375,6 +376,15 @@ def test_no_state_says_so(model, message):
     variables = start(model, points(N), points(M).x, key=KEY)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(lambda: model.apply(variables, (2,), method="init_state"))
+
+
+@pytest.mark.parametrize("encoder", [PoolingEncoder(self_attention=True), CrossAttentionEncoder(op="intention")])
+def test_what_attends_to_itself_cannot_be_updated(encoder):
+    """Not even from what a context was remembered by."""
+    x = jnp.ones((N, 1))
+    with pytest.raises(ValueError, match="no state of constant size"):
+        variables = encoder.init(KEY, x, x, x)
+        encoder.apply(variables, encoder.apply(variables, x, x, method="remember"), x, x, method="update")
 
 
 @pytest.mark.parametrize("model, message", [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvq_jax.models.neural_processes import NEURAL_PROCESSES
 from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.conditioning import as_stream, condition, condition_made, has_state, in_blocks, sample
 from kvq_jax.ops import streaming
@@ -158,6 +159,21 @@ def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
     state = condition(MODELS[name], variables_of(name), context, N)
     none = Points(context.x[..., :0, :], context.y[..., :0, :])
     close(one, draws(MODELS[name], variables_of(name), none, target, block_size=block_size, state=state), 1e-5)
+
+
+@pytest.mark.parametrize("model", NEURAL_PROCESSES)
+def test_every_model_draws_by_blocks(model):
+    """Models that need keys or scan over their own targets too."""
+    small = dict(dim_y=1, features=8, hidden=8, num_layers=1, num_heads=2, num_latents=2, num_block_latents=2, latent=4, eval_samples=2,
+                 samples=2)
+    fields = NEURAL_PROCESSES[model].__dataclass_fields__
+    module = NEURAL_PROCESSES[model](**{name: value for name, value in small.items() if name in fields})
+    context, x = Points(jnp.ones((2, 5, 1)), jnp.ones((2, 5, 1))), jnp.ones((2, 4, 1))
+
+    def drawn(key):
+        return sample(module, module.init(key, context, x, key=key), context, x, key=key, block_size=3, num_samples=2)
+
+    assert jax.eval_shape(drawn, jax.random.key(0)).shape == (2, 2, 4, 1)
 
 
 def test_with_a_tiny_deviation_draws_are_means():
