@@ -72,6 +72,7 @@ def _folder(source: str, name: str | None, data_dir: str | None) -> Path | None:
 
 def _check(source: str, found: Mapping[str, Classes], least: int) -> None:
     owner: dict[str, str] = {}
+    listed: set[Path] = set()
     for split, classes in found.items():
         if not classes:
             raise DataError(f"source {source!r} has no {split} classes")
@@ -81,6 +82,10 @@ def _check(source: str, found: Mapping[str, Classes], least: int) -> None:
             if len(images) < least:
                 raise DataError(f"source {source!r}: {split} class {name} has {len(images)} images, an episode takes {least}")
             owner[name] = split
+            for path in (image for image in images if isinstance(image, Path)):
+                if path in listed:
+                    raise DataError(f"source {source!r}: image {path} is listed twice")
+                listed.add(path)
 
 
 def _quoted(own: Source, found: Mapping[str, Classes]) -> str:

@@ -1,11 +1,15 @@
 """Images of classes from every layout of folders, on small files written here: what is read, its name, what is refused."""
 import shutil
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
-from experiments.data import image_classes
+from experiments.data import image_class_sources, image_classes
 from experiments.data.image_class_sources import SOURCES, SPLITS
 from experiments.data.image_classes import load
 
@@ -43,9 +47,25 @@ def test_lists_of_files(ravi):
 
 def test_a_subset_says_so(ravi):
     assert load("mini_imagenet", str(ravi), size=6).name == "mini-ImageNet (2/1/1 classes, 3 per class)"
+    picture(ravi / "mini_imagenet" / "images" / "c3.png", 0)
     with (ravi / "mini_imagenet" / "val.csv").open("a") as file:
-        file.write("c0.png,c\n")
+        file.write("c3.png,c\n")
     assert load("mini_imagenet", str(ravi), size=6).name.endswith("3 to 4 per class)")
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(counts=st.tuples(*[st.integers(4, 20)] * 3), seed=st.integers(0, 99))
+def test_the_classes_of_the_splits_never_meet(counts, seed):
+    """However many there are, in whatever order the lists have them: as listed, and divided anew."""
+    names = np.random.default_rng(seed).permutation([f"class_{number}" for number in range(sum(counts))])
+    parts = dict(zip(SPLITS, np.split(names, np.cumsum(counts)[:-1])))
+    found = {split: {name: [Path(f"{name}.png")] for name in part} for split, part in parts.items()}
+    with mock.patch.object(image_class_sources, "_ravi", lambda folder: found):
+        anew = image_class_sources._eighty(None)
+    for splits in (found, anew):
+        image_classes._check("mini_imagenet", splits, least=1)
+        assert sorted(name for classes in splits.values() for name in classes) == sorted(names), "each class in one split"
+    assert len(anew["validation"]) == len(anew["test"]) == sum(counts) // 10
 
 
 def test_the_whole_is_called_by_its_name():
@@ -137,6 +157,11 @@ def meeting(ravi):
         file.write("a0.png,a\n" * 3)
 
 
+def listed_twice(ravi):
+    with (folder(ravi) / "test.csv").open("a") as file:
+        file.write("a0.png,d\n")
+
+
 def rewritten(text):
     return lambda ravi: (folder(ravi) / "train.csv").write_text(text)
 
@@ -150,6 +175,7 @@ def rewritten(text):
         (damaged, ["b1.png", "not an image that can be read"]),
         (no_image, ["b1.png", "not an image that can be read"]),
         (meeting, ["class a is in train and in test"]),
+        (listed_twice, ["a0.png is listed twice"]),
         (rewritten("name,class\na0.png,a\n"), ["train.csv", "filename,label"]),
         (rewritten("filename,label\na0.png\n"), ["train.csv", "line 2"]),
         (rewritten("filename,label\na0.png,a\n"), ["train class a has 1 images, an episode takes 2"]),
