@@ -3,7 +3,7 @@
     python -m scripts.sweep --config configs/neural_processes/analyses.py:preset=quick     # all cells
     python -m experiments.run --config configs/neural_processes/analyses.py:model=cmanp,latents=2,preset=quick
 
-The task, the models and the training are those of gp.py, `quick` with fewer steps. One cell is one model of one size:
+The task, the models and the training are those of gp.py, `quick` with 5000 steps, 7500 for CMANP-AND. One cell is one model of one size:
 
 latents         L_I, what a block hands to the next, and
 block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
@@ -54,7 +54,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
             model=common.neural_process(axes["model"], 1, _parts(axes, tiny=preset == "tiny")),
             optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
             train=dict(
-                steps={"tiny": 20, "quick": 2500 if blocks else 1500, "paper": 100_000}[preset],
+                steps={"tiny": 20, "quick": 7500 if blocks else 5000, "paper": 100_000}[preset],
                 batch_size=16,
                 seed=0,
                 seeds={"tiny": 2, "quick": 1, "paper": 5}[preset],

@@ -37,7 +37,7 @@ _PROTOCOLS = {
 # Steps of the quick preset: one to six minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
 _QUICK_STEPS = {
     "cnp": 5000, "canp": 2500, "np": 5000, "anp": 2000, "bnp": 2000, "banp": 1000, "tnp_d": 4000, "eqtnp": 3000, "lbanp": 3000,
-    "cmanp": 7500, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 7500, "intention_anp": 3000,
+    "cmanp": 7500, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 7000, "intention_anp": 3000,
     "intention_cmanp": 4000,
 }
 
