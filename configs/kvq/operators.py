@@ -6,10 +6,8 @@
 
 Everything but the operator is the experiment's own: Attention with its five heads, encoders and decoder, and for set anomalies
 the Transformer with one layer, where no other layer makes up for the operator; `quick` trains few-shot classification for 1000
-steps. Operators with a ridge learn it for each head,
-from 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet and CIFAR-100
-from DATA, data=digits scikit-learn's digits for all three.
-Operators of discriminant analysis, whose values are labels, cannot stand here.
+steps. Operators with a ridge learn it for each head, from 0.1; the Informers, defined between 0 and 1, from the 0.5 of their
+paper. data=real takes MNIST, mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values are labels, cannot stand here.
 """
 from ml_collections import ConfigDict
 

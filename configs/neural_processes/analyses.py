@@ -3,7 +3,8 @@
     python -m scripts.sweep --config configs/neural_processes/analyses.py:preset=quick     # all cells
     python -m experiments.run --config configs/neural_processes/analyses.py:model=cmanp,latents=2,preset=quick
 
-The task, the models and the training are those of gp.py, `quick` with 5000 steps, 7500 for CMANP-AND. One cell is one model of one size:
+The task, the models and the training are those of gp.py, `quick` with 5000 steps, 7500 for CMANP-AND. One cell is one model of
+one size:
 
 latents         L_I, what a block hands to the next, and
 block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`

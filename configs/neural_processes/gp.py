@@ -10,7 +10,8 @@ protocol=code    l ~ U(0.1, 0.6), as released; the numbers of Table 4 are of thi
 protocol=text    l ~ U(0.6, 1.0), as printed
 protocol=slides  the ANP slides and their notebook: l ~ U(0.1, 0.6), up to 49 context points of 50, rate 1e-4. The notebook's
                  targets are the context and 0 or more further points, ours the further ones, 1 or more
-std=published    CNP to BANP: 0.1 + 0.9 softplus(.), five times the noise of the data; TNP to CMANP: exp(.)
+std=published    config.model.std_floor of CNP to BANP is 0.1, five times the noise of the data: 0.1 + 0.9 softplus(.); TNP to
+                 CMANP have none: exp(.)
 std=same         exp(.) for all: models differ in the model alone. For TNP to CMANP nothing changes
 
 Each task has its own number of points, where the released code shares one in a batch (experiments/neural_processes/gp.py). The

@@ -16,7 +16,9 @@ drop=published  TNP-D to CMANP learn from contexts of which half the rewards are
 drop=all        noise for all. The loss of CNP to BANP is then the likelihood of the targets, as that of LBANP: their own would
                 judge them on the noise
 
-CMANP's code for this was not released: it has LBANP's sizes here. Models that draw samples act on one, as published.
+The floor of 0.1 under the standard deviation of CNP to BANP stands here, too; the others' head is --config.model.std_map=exp
+--config.model.std_floor=0.0. CMANP's code for this was not released: it has LBANP's sizes here. Models that draw samples act on
+one, as published.
 """
 from ml_collections import ConfigDict
 

@@ -24,7 +24,7 @@ JOINT = ("tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and")
 # Those whose published standard deviation is at least 0.1; the others' has no floor.
 FLOORED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")
 
-# CMANP paper (Feng et al. 2024), Table 4: model -> kernel -> log-likelihood and its deviation over 5 seeds. TNP and LBANP papers
+# CMANP paper (Feng et al. 2023), Table 4: model -> kernel -> log-likelihood and its deviation over 5 seeds. TNP and LBANP papers
 # have the same rows, up to their own models.
 TABLE4 = {
     "cnp": {"rbf": (0.26, 0.02), "matern": (0.04, 0.02)},

@@ -29,7 +29,7 @@ class CMAB(nn.Module):
 
     through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for softmax,
     K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An update costs one
-    projection of the new points; the latents are computed by `read` alone.
+    projection of the new points and their scores with num_latents queries; the latents are computed by `read` alone.
 
     `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as sigma-Intention, may
     still work among latents. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`.

@@ -20,7 +20,8 @@ class CMANP(LevelProcess):
 
     Only the first attention of each block sees the context, at queries that are parameters, so the context may come in parts:
     see `update`. A state holds what those attentions keep, for each block; its size does not depend on the number of points,
-    and an update costs one embedding and one projection of the new points. All work among latents waits for a query.
+    and an update costs one embedding of the new points and, in each block, one projection of them and their scores with the
+    block's queries. All work among latents waits for a query.
 
     `cross_op` (None: op) is the op of those attentions. One without a state of constant size, not in
     kvq_jax.ops.streaming.STREAMS, can only be given the whole context at once.

@@ -24,7 +24,6 @@ class JointHead(nn.Module):
 
     def setup(self):
         super().setup()
-        self.head = CovarianceHead(
-            self.dim_y, self.features, self.std_layers, self.num_heads, self.hidden, self.rank, self.projector_depth,
-            self.diagonal_depth, self.covariance, self.bound, self.jitter, self.op, self.alpha_kind, self.alpha,
-            self.copy_layers)
+        shared = ("dim_y", "features", "num_heads", "hidden", "rank", "projector_depth", "diagonal_depth", "covariance", "bound",
+                  "jitter", "op", "alpha_kind", "alpha", "copy_layers")
+        self.head = CovarianceHead(num_layers=self.std_layers, **{name: getattr(self, name) for name in shared})
