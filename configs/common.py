@@ -35,6 +35,22 @@ def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
+def take_form(axes: dict[str, str]) -> str:
+    """The form of a model, 'paper' or 'regression', by the axis `form`, which stays in `axes` only where it changes the cell.
+
+    'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML. Raises ValueError for
+    MAML in the paper's form: the paper has none.
+    """
+    own = "paper" if axes["preset"] == "paper" and axes["model"] != "maml" else "regression"
+    form = axes.pop("form")
+    if form == "paper" and axes["model"] == "maml":
+        raise ValueError("form=paper is for the models that the paper has here, not for model=maml")
+    if form in ("base", own):
+        return own
+    axes["form"] = form
+    return form
+
+
 def optimizer(name: str, learning_rate: float, **changes) -> dict:
     """An optimizer section: `changes` over a constant rate without warm-up, decay, momentum, weight decay or clipping."""
     section = dict(

@@ -2,14 +2,15 @@
 
     python -m experiments.run --config configs/intention/anomaly.py:model=transformer,layers=1,preset=quick
     python -m scripts.sweep --config configs/intention/anomaly.py:preset=quick,source=archive --data_dir DATA     # Table 3
-    python -m scripts.sweep --config configs/intention/anomaly.py:preset=paper,source=archive,features=resnet34 --data_dir DATA
+    python -m scripts.sweep --config configs/intention/anomaly.py:preset=paper --data_dir DATA
 
-source=digits is scikit-learn's 8x8 digits, which need no download and have ten classes; archive reads CIFAR-100's train.bin and
-test.bin, or those of a subset, and tfds what TensorFlow Datasets prepared. features=resnet34, the paper's, reads the file
-DATA/cifar100_resnet34.npz that `scripts.prepare_data embed` writes once; raw_pixels_pca needs no weights and is another, harder
-task. splits=stratified takes the official test images, and a tenth of the training images of each class for validation;
-splits=classes, the other reading of the paper's "splits are done over labels", tests on classes that no model has seen: a
-sixth of them, as 10,000 is of 60,000. op= swaps the operator of model=transformer for another of kvq_jax.ops.OPS.
+source=digits (the default but in `paper`) is scikit-learn's 8x8 digits, which need no download and have ten classes; archive
+(the default in `paper`) reads CIFAR-100's train.bin and test.bin, or those of a subset, and tfds what TensorFlow Datasets
+prepared. features=resnet34, the paper's and on CIFAR-100 the default in `paper`, reads the file DATA/cifar100_resnet34.npz that
+`scripts.prepare_data embed` writes once; raw_pixels_pca needs no weights and is another, harder task. splits=stratified takes
+the official test images, and a tenth of the training images of each class for validation; splits=classes, the other reading of
+the paper's "splits are done over labels", tests on classes that no model has seen: a sixth of them, as 10,000 is of 60,000. op=
+swaps the operator of model=transformer for another of kvq_jax.ops.OPS.
 
 `paper` has the widths, input dropout, rate, warm-up and epochs of Appendix 8. What it leaves open is the tutorial's that it
 follows (experiments/intention/anomaly.py): 64 sets in a batch, as many sets in an epoch as training images, gradients clipped
@@ -24,8 +25,8 @@ from configs import common
 MODELS = ("transformer", "lin_transformer", "informer", "sigma_informer", "np_former")
 LAYERS = ("1", "4")
 PRESETS = ("quick", "tiny", "paper")
-SOURCES = ("digits", "archive", "tfds")
-FEATURES = ("raw_pixels_pca", "resnet34")
+SOURCES = ("base", "digits", "archive", "tfds")
+FEATURES = ("base", "raw_pixels_pca", "resnet34")
 SPLITS = ("stratified", "classes")
 # 'own' leaves each model its op.
 OPS = ("own", *common.OPS)
@@ -38,7 +39,12 @@ def get_config(arg: str | None = None) -> ConfigDict:
     )
     if axes["op"] != "own" and axes["model"] != "transformer":
         raise ValueError(f"op={axes['op']} swaps the op of model=transformer, not that of model={axes['model']}")
-    preset, digits = axes["preset"], axes["source"] == "digits"
+    preset = axes["preset"]
+    if axes["source"] == "base":
+        axes["source"] = "archive" if preset == "paper" else "digits"
+    digits = axes["source"] == "digits"
+    if axes["features"] == "base":
+        axes["features"] = "resnet34" if preset == "paper" and not digits else "raw_pixels_pca"
     # An epoch of CIFAR-100 has 45,000 sets in 704 batches.
     rate, warmup = {"tiny": (5e-4, 10), "quick": (5e-4, 100), "paper": (5e-5, 100)}[preset]
     steps = {"tiny": 40, "quick": 4000, "paper": 100 * 704}[preset]

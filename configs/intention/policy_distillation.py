@@ -3,13 +3,14 @@
     python -m experiments.run --config configs/intention/policy_distillation.py:model=intention,preset=quick
     python -m scripts.sweep --config configs/intention/policy_distillation.py:preset=quick     # all models
 
-The models are the few-shot regressors, asked for the coordinates of the target one by one
-(experiments/intention/policy_distillation.py says how and why). `paper` has the widths and rates of Appendix 6 in their form,
-which is the paper's own for the neural process and the MLP. The paper's Intention has raw keys, encodes the values and reads
-the flattened w with an MLP [128, 2]; here e_K has the layers of its e_V and e_w those of its reader, for one coordinate at a
-time. What the paper leaves open: batches of 64, 100k steps, alpha starts at 0.1 and is learnt, 5 heads of 128, gradients
-clipped at norm 1. MAML is none of the paper's baselines here. `quick` has narrower networks, fewer steps and a larger rate
-that falls to 0; there, over 1000 environments, Intention's error is about a fiftieth of the best baseline's.
+form=paper (the default of `paper`) has the models of Appendix 6, which see the observations alone and predict both
+coordinates; form=regression (the default else, and MAML's, which the paper does not have here) the few-shot regressors,
+asked for one coordinate at a time (experiments/intention/policy_distillation.py says how and why). There Intention encodes its
+keys and has raw values, in the paper's form it is the other way round. `paper` has the widths and rates of Appendix 6 in either
+form, as far as these have the same layers. What the paper leaves open: batches of 64, 100k steps, alpha starts at 0.1 and is
+learnt, 5 heads of 128, the mean over observations after attention, gradients clipped at norm 1. `quick` has narrower networks,
+fewer steps and a larger rate that falls to 0, and takes 9 to 67 seconds a model on two CPU cores; there, over 1000
+environments, Intention's error as a regressor is about a fiftieth of the best baseline's.
 """
 from ml_collections import ConfigDict
 
@@ -17,23 +18,23 @@ from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
 PRESETS = ("quick", "tiny", "paper")
+FORMS = ("base", "regression", "paper")
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
-    """The config of one cell; axes: model, preset."""
-    axes = common.parse_axes(arg, model=MODELS, preset=PRESETS)
-    preset = axes["preset"]
+    """The config of one cell; axes: model, preset, form."""
+    axes = common.parse_axes(arg, model=MODELS, preset=PRESETS, form=FORMS)
+    form, preset = common.take_form(axes), axes["preset"]
     steps = {"tiny": 40, "quick": 4000, "paper": 100_000}[preset]
     log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
-    model, optimizer = _model(axes["model"], preset)
     return ConfigDict(
         dict(
             name="intention/policy_distillation",
             experiment="intention.policy_distillation",
             axes=axes,
             task=dict(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-3),
-            model=model,
-            optimizer=optimizer,
+            model={"regression": _regression, "paper": _as_printed}[form](axes["model"], preset),
+            optimizer=_optimizer(axes["model"], preset),
             train=dict(
                 steps=steps,
                 batch_size=64,
@@ -62,8 +63,30 @@ def sweep() -> list[dict[str, str]]:
     return [{"model": model} for model in MODELS]
 
 
-def _model(name: str, preset: str) -> tuple[dict, dict]:
-    """The model and optimizer sections: Appendix 6's widths and rates, or narrower networks and a larger rate."""
+def _as_printed(name: str, preset: str) -> dict:
+    """The model section in the paper's form: the sizes of Appendix 6, or a fraction of them."""
+    fraction = {"tiny": 32, "quick": 4, "paper": 1}[preset]
+    small, large = 128 // fraction, 512 // fraction
+    own = {
+        "intention": dict(value_features=(large, large), decoder_features=(small,), alpha=0.1, alpha_kind="softplus"),
+        "attention": dict(
+            value_features=(small, small),
+            decoder_features=(4 * large,),
+            op="softmax",
+            num_heads=5,
+            head_features=small,
+            scaling="head",
+            alpha=1e-3,
+            alpha_kind="softplus",
+        ),
+        "neural_process": dict(encoder_features=(large, large), decoder_features=(large, large, small)),
+        "mlp": dict(features=(large, large, large)),
+    }
+    return dict(form="paper", name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform") | own[name]
+
+
+def _regression(name: str, preset: str) -> dict:
+    """The model section of a few-shot regressor: Appendix 6's widths, or narrower networks."""
     width = {"tiny": 16, "quick": 64 if name == "maml" else 128, "paper": 128}[preset]
     section = common.few_shot_regressor(
         name,
@@ -74,8 +97,7 @@ def _model(name: str, preset: str) -> tuple[dict, dict]:
         fourier_levels=0,
     )
     if preset != "paper":
-        layers = {"key_features": (width, width)} if name == "intention" else {}
-        return section | layers, common.optimizer("adam", 1e-3, schedule="cosine", clip_norm=1.0)
+        return section | ({"key_features": (width, width)} if name == "intention" else {})
     layers = {
         "intention": dict(key_features=(512, 512), weight_features=(128,)),
         "attention": dict(key_features=(128, 128), value_features=(128, 128), decoder_features=(2048,)),
@@ -83,5 +105,12 @@ def _model(name: str, preset: str) -> tuple[dict, dict]:
         "mlp": dict(features=(512, 512, 512)),
         "maml": {},
     }
+    return section | layers[name]
+
+
+def _optimizer(name: str, preset: str) -> dict:
+    """Appendix 6's rates, or a larger one."""
+    if preset != "paper":
+        return common.optimizer("adam", 1e-3, schedule="cosine", clip_norm=1.0)
     rate = {"intention": 3e-5, "attention": 3e-5, "neural_process": 3e-4, "mlp": 3e-4, "maml": 3e-4}
-    return section | layers[name], common.optimizer("adam", rate[name], clip_norm=1.0)
+    return common.optimizer("adam", rate[name], clip_norm=1.0)

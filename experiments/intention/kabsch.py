@@ -21,9 +21,17 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention import kabsch_figures, known_answers, regressors
 from experiments.intention.tasks import RegressionTask
+from kvq_jax.models import MLPRegressor, NeuralProcessRegressor, PairRegressor
 from kvq_jax.ops import intention
 
 SECTIONS = ("task", "model")
+# The models of Appendix 7.
+PRINTED = {
+    "intention": PairRegressor,
+    "attention": PairRegressor,
+    "neural_process": NeuralProcessRegressor,
+    "mlp": MLPRegressor,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +130,7 @@ class Evaluation(TaskEvaluation):
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and point_cloud.DataError."""
     task = settings.build(Kabsch, config.task, "config.task")
-    model = settings.build_named(known_answers.REGRESSORS, config.model, "config.model")
+    model, _ = known_answers.build_model(config.model, PRINTED)
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     cloud = task.point_std * _cloud(evaluation, task, data_dir)
 

@@ -1,8 +1,8 @@
 """Policy distillation (Intention paper, Section 5.3, Appendix 6; Figures 8 and 9): a target from five distances to it.
 
 An environment is a target t; an observation is a place o with its squared distance d = |o - t|^2. The paper gives a model the
-observations alone and reads off w(K, V) ("E_Q := 0"), from which a network predicts t. Here this is a few-shot regression: the
-context are the places with their distances, and the prediction at query number j is the coordinate t_j.
+observations alone and reads off w(K, V) ("E_Q := 0"), from which a network predicts t (`AtOnce`). In our other form this is
+a few-shot regression: the context are the places with their distances, the prediction at query number j is the coordinate t_j.
 
     context (o, 1) -> d        query (e_j, 0) -> t_j
 
@@ -15,6 +15,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
@@ -22,6 +23,7 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention import known_answers, policy_figures, regressors
 from experiments.intention.tasks import RegressionTask
+from kvq_jax.models import TARGET_REGRESSORS
 from kvq_jax.ops import intention, intention_weights
 
 SECTIONS = ("task", "model")
@@ -77,10 +79,21 @@ def _centred(x: jax.Array) -> jax.Array:
     return x - x.mean(0)
 
 
+class AtOnce(nn.Module):
+    """A network from places [..., N, 2] and distances [..., N, 1] to t [..., 2], with the call of a few-shot regressor."""
+
+    network: nn.Module
+
+    def __call__(self, context_x, context_y, context_mask, target_x):
+        """[..., N, 3], [..., N, 1], [..., N], and queries, which it does not see -> [..., 2, 1]."""
+        return self.network(context_x[..., :2], context_y, context_mask)[..., None]
+
+
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
     task = settings.build(PolicyDistillation, config.task, "config.task")
-    model = settings.build_named(known_answers.REGRESSORS, config.model, "config.model")
+    model, printed = known_answers.build_model(config.model, TARGET_REGRESSORS)
+    model = AtOnce(model) if printed else model
     evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
 
     def examples(variables, test, key):

@@ -15,32 +15,44 @@ from kvq_jax.models.few_shot_classifiers import (
     PrototypeClassifier,
 )
 from kvq_jax.models.flat import MLPRegressor
+from kvq_jax.models.pairs import PairRegressor
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
 from kvq_jax.models.weight_regressors import (
+    TARGET_REGRESSORS,
     WEIGHT_REGRESSORS,
+    AttentionTarget,
     AttentionWeights,
+    IntentionTarget,
     IntentionWeights,
+    MLPTarget,
     MLPWeights,
+    NeuralProcessTarget,
     NeuralProcessWeights,
 )
 
 __all__ = [
     "AttentionClassifier",
     "AttentionRegressor",
+    "AttentionTarget",
     "AttentionWeights",
     "FEW_SHOT_CLASSIFIERS",
     "FEW_SHOT_REGRESSORS",
     "IntentionClassifier",
     "IntentionRegressor",
+    "IntentionTarget",
     "IntentionWeights",
     "MAMLClassifier",
     "MAMLRegressor",
     "MLPRegressor",
+    "MLPTarget",
     "MLPWeights",
     "NeuralProcessClassifier",
     "NeuralProcessRegressor",
+    "NeuralProcessTarget",
     "NeuralProcessWeights",
+    "PairRegressor",
     "PrototypeClassifier",
     "SetAnomalyDetector",
+    "TARGET_REGRESSORS",
     "WEIGHT_REGRESSORS",
 ]

@@ -1,18 +1,24 @@
-"""The four models of the Intention paper's scaling experiment (Section 4, Appendix 2): from pairs (x, y) of y = x w to w.
+"""The models of two experiments of the Intention paper that have no queries: from pairs (x, y) to one vector.
 
     model(x [..., N, d], y [..., N, 1], mask [..., N] or None) -> w [..., d]
 
-Any leading dimensions. `latent` is s, the one size of all layers, which the experiment doubles until the error is small. A
-masked row (False) is an absent row; what stands in its place may be any finite number. Each encoder sees the row [x_i, y_i]:
-the paper writes e(K, V, Q), and there are no queries. Parameters and predictions are float32. Raises ValueError if shapes
-disagree or a name is unknown.
+WEIGHT_REGRESSORS are those of the scaling experiment (Section 4, Appendix 2), where y = x w; `latent` is s, the one size of
+all layers, which the experiment doubles until the error is small. Each encoder sees the row [x_i, y_i]: the paper writes
+e(K, V, Q). TARGET_REGRESSORS are those of policy distillation (Section 5.3, Appendix 6), where w is the target and y the
+squared distance of the place x to it. There K = V = Q are the observations o_i = [x_i, y_i], and what encoders and the op see
+is [K, V, Q], each observation three times beside itself. The defaults of their fields are the sizes of Appendix 6.
+
+Any leading dimensions. A masked row (False) is an absent row; what stands in its place may be any finite number. Parameters and
+predictions are float32. Raises ValueError if shapes disagree or a name is unknown.
 """
 import functools
+from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn import MLP, Alpha, MultiHead, find_op, set_mean
+from kvq_jax.nn import MLP, Alpha, MultiHead, Ridge, find_op, set_mean
 from kvq_jax.ops import intention_weights
 
 
@@ -33,13 +39,8 @@ class IntentionWeights(nn.Module):
     @nn.compact
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
-        mlp = functools.partial(MLP, kernel_init=self.kernel_init, bias_init=self.bias_init)
-        key = mlp((self.latent, self.latent), name="key_encoder")(x, y)
-        value = mlp((self.latent, self.latent), name="value_encoder")(x, y)
-        alpha = Alpha(self.alpha_kind, self.alpha, name="ridge")(key, value, mask=mask)
-        weights = intention_weights(key, value, mask=mask, alpha=alpha)
-        flat = weights.reshape(*weights.shape[:-2], self.latent**2)
-        return mlp((self.latent, x.shape[-1]), name="decoder")(flat)
+        sizes = (self.latent, self.latent)
+        return _read_weights(self, (x, y), mask, sizes, sizes, (self.latent, x.shape[-1]))
 
 
 class AttentionWeights(nn.Module):
@@ -80,9 +81,7 @@ class NeuralProcessWeights(nn.Module):
     @nn.compact
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        rows = MLP((self.latent,) * 2, **inits, name="encoder")(x, y)
-        return MLP((*(self.latent,) * 3, x.shape[-1]), **inits, name="decoder")(set_mean(rows, mask)[..., 0, :])
+        return _read_mean(self, (x, y), mask, (self.latent,) * 2, (*(self.latent,) * 3, x.shape[-1]))
 
 
 class MLPWeights(nn.Module):
@@ -98,11 +97,108 @@ class MLPWeights(nn.Module):
     @nn.compact
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
-        rows = jnp.concatenate([x, y], -1)
-        rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
-        flat = rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
-        features = (*(self.latent,) * 3, x.shape[-1])
-        return MLP(features, kernel_init=self.kernel_init, bias_init=self.bias_init, name="decoder")(flat)
+        return _read_rows(self, (x, y), mask, (*(self.latent,) * 3, x.shape[-1]))
+
+
+class IntentionTarget(nn.Module):
+    """E_K = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(w(E_K, E_V)) (Eq. 19), where e_P sees w flattened.
+
+    The keys are raw, and of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
+    """
+
+    value_features: Sequence[int] = (512, 512)
+    decoder_features: Sequence[int] = (128,)  # then one more layer, to d
+    alpha: float = 0.1  # the first ridge
+    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, x, y, mask=None):
+        check_shapes(x, y, mask)
+        return _read_weights(self, (x, y) * 3, mask, (), self.value_features, (*self.decoder_features, x.shape[-1]))
+
+
+class AttentionTarget(nn.Module):
+    """E_K = E_Q = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(mean_i h_MHA(E_K, E_V, E_Q)) (Eq. 20).
+
+    The mean and the width of a head are ours: see AttentionWeights and AttentionRegressor.
+    """
+
+    value_features: Sequence[int] = (128, 128)
+    decoder_features: Sequence[int] = (2048,)  # then one more layer, to d
+    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    num_heads: int = 5
+    head_features: int = 128
+    scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
+    alpha: float = 1e-3  # the first ridge of every head, for the ops that have one
+    alpha_kind: str = "softplus"
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, x, y, mask=None):
+        check_shapes(x, y, mask)
+        inits, rows = dict(kernel_init=self.kernel_init, bias_init=self.bias_init), jnp.concatenate((x, y) * 3, -1)
+        value, op = MLP(self.value_features, **inits, name="value_encoder")(rows), find_op(self.op)
+        ridge = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(rows, value, mask=mask)
+        attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
+        hidden = attend(rows, rows, value, mask=mask, **ridge)
+        return MLP((*self.decoder_features, x.shape[-1]), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
+
+
+class NeuralProcessTarget(nn.Module):
+    """prediction = e_P(mean_i e_H([K_i, V_i, Q_i])) (Eq. 21)."""
+
+    encoder_features: Sequence[int] = (512, 512)
+    decoder_features: Sequence[int] = (512, 512, 128)  # then one more layer, to d
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, x, y, mask=None):
+        check_shapes(x, y, mask)
+        return _read_mean(self, (x, y) * 3, mask, self.encoder_features, (*self.decoder_features, x.shape[-1]))
+
+
+class MLPTarget(nn.Module):
+    """prediction = e_P([K, V, Q]), all rows side by side (Eq. 22). For order and masks see MLPWeights."""
+
+    features: Sequence[int] = (512, 512, 512)  # then one more layer, to d
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"
+
+    @nn.compact
+    def __call__(self, x, y, mask=None):
+        check_shapes(x, y, mask)
+        return _read_rows(self, (x, y) * 3, mask, (*self.features, x.shape[-1]))
+
+
+def _mlp(model: nn.Module, features: Sequence[int], name: str) -> MLP:
+    return MLP(features, kernel_init=model.kernel_init, bias_init=model.bias_init, name=name)
+
+
+def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_features, decoder_features) -> jax.Array:
+    """e_P(w(E_K, E_V)) of `rows`, [..., N, .] each, side by side: E_K itself without key_features. The layers are `model`'s."""
+    key = _mlp(model, key_features, "key_encoder")(*rows) if key_features else jnp.concatenate(rows, -1)
+    value = _mlp(model, value_features, "value_encoder")(*rows)
+    alpha = Alpha(model.alpha_kind, model.alpha, name="ridge")(key, value, mask=mask)
+    weights = intention_weights(key, value, mask=mask, alpha=alpha)
+    return _mlp(model, decoder_features, "decoder")(weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1]))
+
+
+def _read_mean(model, rows: Sequence[jax.Array], mask, encoder_features, decoder_features) -> jax.Array:
+    """e_P(mean_i e_H(rows_i))."""
+    encoded = _mlp(model, encoder_features, "encoder")(*rows)
+    return _mlp(model, decoder_features, "decoder")(set_mean(encoded, mask)[..., 0, :])
+
+
+def _read_rows(model, rows: Sequence[jax.Array], mask, features) -> jax.Array:
+    """e_P(rows_1, ..., rows_N)."""
+    rows = jnp.concatenate(rows, -1)
+    rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
+    flat = rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
+    return _mlp(model, features, "decoder")(flat)
 
 
 def check_shapes(x, y, mask):
@@ -119,4 +215,11 @@ WEIGHT_REGRESSORS = {
     "attention": AttentionWeights,
     "neural_process": NeuralProcessWeights,
     "mlp": MLPWeights,
+}
+
+TARGET_REGRESSORS = {
+    "intention": IntentionTarget,
+    "attention": AttentionTarget,
+    "neural_process": NeuralProcessTarget,
+    "mlp": MLPTarget,
 }

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs.intention import sine
-from scripts.benchmarks import accuracy, experiments, ops
+from configs.intention import anomaly, few_shot_classification, pixels, sine
+from scripts.benchmarks import accuracy, experiments, ops, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -49,9 +49,35 @@ def test_neural_processes(capsys, monkeypatch):
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
 
 
-def test_share_of_time_outside_products(capsys):
+def test_a_line_says_what_was_measured(capsys, monkeypatch):
     experiments.main(files=((sine, ""),), presets=("tiny",), budget_s=0)
-    assert 0 < int(capsys.readouterr().out.split()[-1].removesuffix("%")) < 100
+    rate, share, *note = capsys.readouterr().out.splitlines()[-1].split()[3:]
+    assert float(rate) > 0 and 0 < int(share.removesuffix("%")) < 100 and note == ["(of", "one", "chunk)"]
+    monkeypatch.setattr(experiments, "free_memory", lambda: 0)
+    experiments.main(files=((sine, ""),), presets=("tiny",), budget_s=0)
+    assert "does not fit in memory: 0.0 GB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "file, arg, shapes",
+    [
+        (pixels, "source=archive", {"context_x": (264, 2), "target_y": (784, 1)}),
+        (few_shot_classification, "source=mini_imagenet", {"context_image": (25, 28, 28, 3), "target_label": (75, 5)}),
+        (anomaly, "source=archive,preset=paper", {"feature": (10, 512)}),
+        (anomaly, "source=archive", {"feature": (10, 128)}),
+    ],
+)
+def test_noise_has_the_shapes_of_the_data(file, arg, shapes):
+    made = experiments.on_noise(file.get_config(arg))
+    task = jax.eval_shape(made.sample, jax.random.key(0), made.data["train"])
+    assert {name: getattr(task, name).shape for name in shapes} == shapes
+
+
+@pytest.mark.parametrize("function, least, most", [(lambda x: x @ x, 0, 0.2), (jnp.sin, 1, 1)])
+def test_share_of_time_outside_products(function, least, most):
+    x = jnp.ones((500, 500))
+    compiled = jax.jit(function).lower(x).compile()
+    assert least <= experiments.outside_products(training.Trainer(lambda: compiled(x), compiled)) <= most
 
 
 @pytest.mark.parametrize("function, found", [(lambda x: jnp.sin(x @ x) + 1, 1), (lambda x: jnp.sin(x) + x.sum(0), 0)])

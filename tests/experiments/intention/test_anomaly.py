@@ -1,4 +1,5 @@
 """Set anomaly detection: what a set is, which images meet, what the features are fitted on, a run at preset tiny, Table 3."""
+import csv
 import json
 
 import jax
@@ -16,6 +17,7 @@ from experiments.harness.errors import ConfigError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
 from experiments.harness.step import sample_batch
+from experiments.harness.tables import render
 from experiments.intention import anomaly, anomaly_data, anomaly_tables
 from experiments.intention.anomaly import Anomaly
 from experiments.intention.anomaly_data import SPLITTINGS, DataSettings, RawPixelsPCA
@@ -126,13 +128,28 @@ def test_only_training_drops_out():
         assert (losses[0] == losses[1]) is same
 
 
+@pytest.mark.parametrize(
+    "arg, source, features",
+    [
+        ("preset=paper", "archive", "resnet34"),
+        ("preset=paper,source=digits", "digits", "raw_pixels_pca"),
+        ("preset=paper,features=raw_pixels_pca", "archive", "raw_pixels_pca"),
+        ("preset=quick", "digits", "raw_pixels_pca"),
+        ("preset=quick,source=archive", "archive", "raw_pixels_pca"),
+    ],
+)
+def test_the_paper_preset_alone_has_the_papers_data(arg, source, features):
+    config = config_file.get_config(arg)
+    assert (config.data.source, config.features.name, config.axes.source, config.axes.features) == (source, features) * 2
+
+
 def test_every_op_but_those_of_labels_can_be_the_transformers():
     assert set(config_file.OPS) == {"own"} | OPS.keys() - LABELS
     with pytest.raises(ValueError, match="not that of model=informer"):
         config_file.get_config("model=informer,op=linear")
     batch = {"train": of_classes([9, 9], True)[1], "validation": of_classes([9, 9])[1], "test": of_classes([9, 9])[1]}
     for op in config_file.OPS:
-        config = config_file.get_config(f"preset=paper,layers=4,op={op}")
+        config = config_file.get_config(f"preset=paper,source=digits,features=raw_pixels_pca,layers=4,op={op}")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(anomaly_data, "load", lambda config, data_dir: (batch, {}))
             made = anomaly.build(config, split_evaluation(config.evaluation)[1], None)
@@ -159,7 +176,7 @@ def cifar_folder(tmp_path_factory):
 @pytest.mark.parametrize("model", config_file.MODELS)
 def test_the_paper_preset_on_512_features(model, layers, cifar_folder):
     """Shapes of a loss and its gradient at full width, with the sets and classes of CIFAR-100."""
-    arg = f"preset=paper,source=archive,features=resnet34,model={model},layers={layers}"
+    arg = f"preset=paper,model={model},layers={layers}"
     made = build(arg, str(cifar_folder), data=dict(validation_fraction=0.5))
     assert made.facts["data"] == "CIFAR-100 (20/9 subset)" and made.facts["features"]["network"] == "ResNet-34"
     assert made.facts["splits"]["validation"] == {"images": 1000, "classes": 100}
@@ -218,9 +235,12 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
     table = TABLES["table3"]([result, four, changed(result, "transformer", op="linear")])
     rows = dict(table.rows)
     assert list(rows) == ["NP-Former", "Lin-Transformer", "Informer", "Transformer", "σ-Informer"]
-    assert list(table.columns) == ["accuracy, %", "1 layer", "the paper's", "4 layers", "the paper's"]
+    assert list(table.columns) == ["accuracy, %", "1 layer", "1 layer, the paper's", "4 layers", "4 layers, the paper's"]
     assert rows["NP-Former"][0].mean == 100 * result.metrics["trained/accuracy"]["mean"]
-    assert rows["Informer"][2].mean is not None and rows["Informer"][3] == "95.1"
+    assert rows["Informer"][2].mean is not None and rows["Informer"][3].text() == "95.1"
+    assert render(table, "tex").isascii()
+    head = next(csv.reader(render(table, "csv").splitlines()))
+    assert len(set(head)) == len(head) == 1 + 2 * 2 + 2 + 3  # names, ours with errors, the paper's without, facts
     assert rows["NP-Former"][2].mean is None and rows["Transformer"][0].mean is None  # that one has another op
     said = ("scikit-learn digits (8x8), principal components", "Preset tiny", "2 seed(s)", "100 sets of 10", "chance is 10 %")
     assert all(words in table.caption for words in said)
@@ -232,4 +252,12 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
 
 def test_the_table_of_one_run_names_its_op(result):
     swapped = anomaly_tables.run_table([changed(result, "transformer", op="linear")])
-    assert "with the op linear" in swapped.caption and len(swapped.rows) == 1 and swapped.rows[0][1][1] == "94.3"
+    assert "with the op linear" in swapped.caption and len(swapped.rows) == 1 and swapped.rows[0][1][1].text() == "94.3"
+
+
+def test_features_name_the_weights_that_made_them(result):
+    config = result.config | {"features": {"name": "resnet34"}}
+    for facts, named in (({"weights_sha256": "0123456789ab"}, " (weights 01234567)"), ({}, "")):
+        content = result.content | {"config": config, "facts": result.content["facts"] | {"features": facts}}
+        made = Result(result.folder, content)
+        assert anomaly_tables.described(made).endswith(f", features of a frozen ResNet-34{named}")

@@ -16,7 +16,7 @@ from experiments.harness.results import Result
 from experiments.intention import kabsch
 from experiments.intention.figures import FIGURES
 from experiments.intention.kabsch import Kabsch, affine, umeyama
-from experiments.intention.known_answer_tables import chosen
+from experiments.intention.known_answer_tables import chosen, of_one_cloud
 from experiments.intention.tables import TABLES
 
 PLANE = Kabsch(
@@ -110,6 +110,21 @@ def build(arg="preset=tiny", data_dir=None, task={}, **evaluation):
     return kabsch.build(config, split_evaluation(config.evaluation)[1] | evaluation, data_dir)
 
 
+@pytest.mark.parametrize("model", ["intention", "attention", "neural_process", "mlp"])
+def test_the_paper_form_maps_any_number_of_points(model):
+    """Intention and attention have two encoders of pairs, one of queries and a decoder; a cloud has 1500 points."""
+    shapes = jax.eval_shape(build(f"model={model},preset=paper").init, jax.random.key(0))["params"]
+    if model in ("intention", "attention"):
+        width = {"intention": 128, "attention": 256}[model]
+        inputs = {name: shapes[name]["layer_0"]["kernel"].shape for name in shapes if "coder" in name}
+        read = {"intention": 128, "attention": 640}[model]
+        expected = {"key_encoder": 4, "value_encoder": 4, "query_encoder": 2, "decoder": read}
+        assert inputs == {name: (rows, width) for name, rows in expected.items()}
+    made = build(f"model={model},preset=tiny,form=paper")
+    arrays = jax.eval_shape(made.examples, jax.eval_shape(made.init, jax.random.key(0)), None, jax.random.key(1))
+    assert arrays["prediction"].shape == (4, 1500, 2)
+
+
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
     np.save(tmp_path / "line.npy", np.arange(60.0).reshape(20, 3) ** 2)
@@ -157,11 +172,34 @@ def test_figures_and_table_of_tiny_runs(results, tmp_path):
     assert rows["Umeyama (similarity, oracle)"][1].mean < rows["affine least squares (oracle)"][1].mean
 
 
-def test_a_real_cloud_goes_before_the_drawn_one(results):
-    drawn = results[0]
+def test_a_real_cloud_empties_no_rows_but_those_of_figure_11(results):
+    drawn, other = results
     config = drawn.config | {"evaluation": drawn.config["evaluation"] | {"cloud": "bunny.obj"}}
     real = Result(drawn.folder, drawn.content | {"config": config})
-    assert chosen([*results, real], "kabsch") == {"mlp": real}
+    for given in ([drawn, other, real], [real, other, drawn]):
+        assert chosen(given, "kabsch") == {"intention": other, "mlp": real}
+        assert of_one_cloud(given, "kabsch") == {"mlp": real}
+
+
+def test_a_model_in_another_form_has_a_row_of_its_own(results):
+    drawn, other = results
+    content = drawn.content | {"axes": drawn.content["axes"] | {"form": "paper"}, "config": drawn.config | {"steps": 1}}
+    printed = Result(drawn.folder, content)
+    rows = dict(TABLES["figure10"]([*results, printed]).rows)
+    assert all(rows[name][0].mean is not None for name in ("MLP", "MLP, the paper's form")) and rows["MAML"][0].mean is None
+    assert chosen([*results, printed], "kabsch") == {"intention": other, "mlp": drawn}
+
+
+def test_an_error_that_is_not_finite_is_said_to_be(results, tmp_path):
+    drawn, other = results
+    summary = dict(mean=None, sem=None, median=None, n=20)
+    metrics = drawn.metrics | {"trained/mse": summary, "trained/affine_mse": summary}
+    lost = Result(drawn.folder, drawn.content | {"metrics": metrics})
+    rows = dict(TABLES["figure10"]([lost, other]).rows)
+    assert [cell.text() for cell in rows["MLP"]] == ["not finite"] * 2 and rows["MAML"][0].text() == "missing"
+    FIGURES["figure10"]([lost, other], tmp_path)
+    with (tmp_path / "figure10.csv").open() as file:
+        assert ["mlp, evaluation", str(lost.content["steps"]), ""] in list(csv.reader(file))
 
 
 def test_without_results_there_is_nothing_to_draw(tmp_path):

@@ -66,11 +66,52 @@ def test_evaluation_is_a_plain_loop_over_tasks():
     np.testing.assert_allclose(values["mse"], losses, rtol=1e-4)
 
 
+def test_the_paper_form_predicts_both_coordinates_from_the_observations_alone():
+    """Appendix 6's w is 9 x 512, of raw keys [K, V, Q], under e_P [128, 2]. Other queries and another order change nothing."""
+    made = policy_distillation.build(*sections("model=intention,preset=paper"), None)
+    shapes = jax.eval_shape(made.init, jax.random.key(0))["params"]["network"]
+    assert set(shapes) == {"decoder", "ridge", "value_encoder"}
+    assert shapes["decoder"]["layer_0"]["kernel"].shape == (9 * 512, 128)
+
+    config, own = sections("model=intention,preset=tiny,form=paper")
+    made = policy_distillation.build(config, own, None)
+    task = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), made.sample(jax.random.key(1), None))
+    moved = task._replace(context_x=task.context_x[:, ::-1], context_y=task.context_y[:, ::-1], target_x=5 - task.target_x)
+    variables, loss = jax.jit(made.init)(jax.random.key(0)), jax.jit(made.loss)
+    losses = [float(loss(variables, batch, jax.random.key(2))[0]) for batch in (task, moved)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0] > 0
+
+
+def test_the_form_is_an_axis_where_it_is_not_the_presets_own():
+    cases = {
+        "preset=quick": (False, None),
+        "preset=paper": (True, None),
+        "model=maml,preset=paper": (False, None),
+        "preset=quick,form=paper": (True, "paper"),
+        "preset=paper,form=regression": (False, "regression"),
+        "preset=quick,form=regression": (False, None),
+    }
+    for arg, (printed, axis) in cases.items():
+        config = config_file.get_config(arg)
+        assert ("form" in config.model) == printed and config.axes.to_dict().get("form") == axis
+    with pytest.raises(ValueError, match="form=paper .* not for model=maml"):
+        config_file.get_config("model=maml,form=paper")
+
+
+def sections(arg):
+    config = config_file.get_config(arg)
+    return config, split_evaluation(config.evaluation)[1]
+
+
 def test_settings_are_checked():
     config = config_file.get_config("preset=tiny")
     config.task.place_std = 0.0
     with pytest.raises(ConfigError, match="config.task: .*must be positive"):
         policy_distillation.build(config, split_evaluation(config.evaluation)[1], None)
+    config, own = sections("preset=tiny,form=paper")
+    config.model.form = "papre"
+    with pytest.raises(ConfigError, match="config.model.form 'papre': did you mean 'paper'"):
+        policy_distillation.build(config, own, None)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +128,9 @@ def test_figures_and_table_of_tiny_runs(results, tmp_path):
         assert FIGURES[figure](results, tmp_path).stat().st_size > 10_000
         with (tmp_path / f"{figure}.csv").open() as file:
             assert len(list(csv.reader(file))) == lines
+    with (tmp_path / "figure9.csv").open() as file:
+        intention = next(csv.DictReader(file))
+    assert float(intention["median"]) == results[1].metrics["trained/mse"]["median"]
     table = TABLES["figure9"](results)
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     assert rows["MAML"] == ["missing"] * 2 and rows["the paper's Figure 9"] == ["(curve)"] * 2

@@ -27,15 +27,21 @@ def test_a_permuted_set_has_permuted_logits_and_a_masked_element_is_absent(layer
 
 
 def test_the_published_widths():
-    """512 -> 1024; layers of e_X, four heads of e_Q, e_K and e_V, e_H, e_O with 2048 units and two LayerNorms; the head."""
+    """512 -> 1024; layers of e_X, four heads of e_Q, e_K and e_V, e_H, e_O with 2048 units and two LayerNorms; the head.
+
+    The NP-Former has e_Q, e_K, e_V, an e_C of pairs with two layers, and e_Z of [e_Q ; e_C] in the place of the first five.
+    """
     linear = lambda a, b: a * b + b  # noqa: E731
-    layer = 5 * linear(1024, 1024) + linear(1024, 2048) + linear(2048, 1024) + 2 * 2 * 1024
+    mix = dict.fromkeys(FORMERS, 5 * linear(1024, 1024))
+    mix["informer"] += 4  # an alpha for each head
+    mix["sigma_informer"] += 4
+    mix["np_former"] = 4 * linear(1024, 1024) + 2 * linear(2048, 1024)
+    rest = linear(1024, 2048) + linear(2048, 1024) + 2 * 2 * 1024
     around = linear(512, 1024) + linear(1024, 1024) + 2 * 1024 + linear(1024, 1)
-    ridge = {"informer": 4, "sigma_informer": 4}  # an alpha for each head
-    for name in ("transformer", "lin_transformer", "informer", "sigma_informer"):
+    for name in FORMERS:
         for depth in (1, 4):
             shapes = jax.eval_shape(SetAnomalyDetector(name, depth).init, jax.random.key(0), jnp.zeros((10, 512)))
-            assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == depth * (layer + ridge.get(name, 0)) + around
+            assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == depth * (mix[name] + rest) + around
 
 
 def test_dropout_acts_in_training_alone():

@@ -1,4 +1,4 @@
-"""The weight regressors of the scaling experiment: sizes by hand, functions of a set, masks, and that Intention can represent least squares."""
+"""Models from pairs to one vector: sizes by hand, functions of a set, masks, and that Intention can represent least squares."""
 import functools
 
 import jax
@@ -6,17 +6,30 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.models import WEIGHT_REGRESSORS, IntentionWeights
+from kvq_jax.models import (
+    TARGET_REGRESSORS,
+    WEIGHT_REGRESSORS,
+    AttentionTarget,
+    IntentionTarget,
+    IntentionWeights,
+    MLPTarget,
+    NeuralProcessTarget,
+)
 
 N, D, S = 10, 3, 4
-each_model = pytest.mark.parametrize("name", WEIGHT_REGRESSORS)
-each_set_model = pytest.mark.parametrize("name", [name for name in WEIGHT_REGRESSORS if name != "mlp"])
+MODELS = {name: model(latent=S) for name, model in WEIGHT_REGRESSORS.items()} | {
+    "intention_target": IntentionTarget((6, 5), (4,)),
+    "attention_target": AttentionTarget((6, 5), (4,), num_heads=3, head_features=2),
+    "neural_process_target": NeuralProcessTarget((6, 5), (4,)),
+    "mlp_target": MLPTarget((6, 5)),
+}
+each_model = pytest.mark.parametrize("name", MODELS)
+each_set_model = pytest.mark.parametrize("name", [name for name in MODELS if "mlp" not in name])
 
 
 @functools.cache
 def build(name):
-    model = WEIGHT_REGRESSORS[name](latent=S)
-    return jax.jit(model.apply), jax.jit(model.init)(jax.random.key(0), *pairs())
+    return jax.jit(MODELS[name].apply), jax.jit(MODELS[name].init)(jax.random.key(0), *pairs())
 
 
 def pairs(*leading):
@@ -42,13 +55,44 @@ COUNTS = {
 }
 
 
-@each_model
+@pytest.mark.parametrize("name", COUNTS)
 def test_parameter_counts(name):
     _, variables = build(name)
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == COUNTS[name]
 
 
-@each_model
+TARGET_COUNTS = {  # of five observations (x, y, d), each three times in a row of 9
+    "intention": linear(9, 512) + linear(512, 512) + 1 + linear(9 * 512, 128) + linear(128, 2),
+    "attention": (linear(9, 128) + linear(128, 128) + 2 * linear(9, 640) + linear(128, 640) + linear(640, 640)
+                  + linear(640, 2048) + linear(2048, 2)),
+    "neural_process": linear(9, 512) + 3 * linear(512, 512) + linear(512, 128) + linear(128, 2),
+    "mlp": linear(45, 512) + 2 * linear(512, 512) + linear(512, 2),
+}
+
+
+@pytest.mark.parametrize("name", TARGET_REGRESSORS)
+def test_defaults_of_the_target_regressors_are_the_sizes_of_the_paper(name):
+    init = TARGET_REGRESSORS[name]().init_with_output
+    target, variables = jax.eval_shape(init, jax.random.key(0), jnp.zeros((5, 2)), jnp.zeros((5, 1)))
+    assert target.shape == (2,) and sum(leaf.size for leaf in jax.tree.leaves(variables)) == TARGET_COUNTS[name]
+
+
+def test_raw_keys_three_times_are_raw_keys_once_with_a_third_of_alpha():
+    """w(K, V) of K = [O, O, O] is three times the block (O'O + alpha/3)^-1 O'V / 3: the copies change rates, not functions."""
+    x, y = pairs()
+    model = MODELS["intention_target"].clone(alpha=0.3, alpha_kind="fixed", decoder_features=())
+    target, variables = jax.jit(model.init_with_output)(jax.random.key(0), x, y)
+    params = jax.device_get(variables["params"])
+    rows = np.float64(jnp.concatenate([x, y], -1))
+    value = np.tile(rows, 3)
+    first, second = (params["value_encoder"][layer] for layer in ("layer_0", "layer_1"))
+    value = np.maximum(value @ first["kernel"] + first["bias"], 0) @ second["kernel"] + second["bias"]
+    block = np.linalg.solve(rows.T @ rows + 0.1 * np.eye(D + 1), rows.T @ value) / 3
+    read = params["decoder"]["layer_0"]
+    close(target, np.tile(block, (3, 1)).ravel() @ read["kernel"] + read["bias"])
+
+
+@pytest.mark.parametrize("name", WEIGHT_REGRESSORS)
 def test_leading_dimensions_are_a_loop(name):
     apply, variables = build(name)
     x, y = pairs(2, 2)
@@ -63,7 +107,7 @@ def test_the_order_of_the_rows_matters_to_the_mlp_alone(name):
     apply, variables = build(name)
     x, y = pairs()
     there, reversed_ = apply(variables, x, y), apply(variables, x[::-1], y[::-1])
-    if name == "mlp":
+    if "mlp" in name:
         assert np.abs(there - reversed_).max() > 1e-3
     else:
         close(reversed_, there)
@@ -79,8 +123,9 @@ def test_a_masked_row_is_an_absent_row(name):
     assert np.isfinite(apply(variables, x, y, jnp.zeros_like(mask))).all()
 
 
-def test_a_masked_row_is_a_row_of_zeros_to_the_mlp():
-    apply, variables = build("mlp")
+@pytest.mark.parametrize("name", ["mlp", "mlp_target"])
+def test_a_masked_row_is_a_row_of_zeros_to_the_mlp(name):
+    apply, variables = build(name)
     x, y = pairs()
     kept = jnp.arange(N) < 6
     close(apply(variables, x, y, kept), apply(variables, x * kept[:, None], y * kept[:, None]))
@@ -89,8 +134,7 @@ def test_a_masked_row_is_a_row_of_zeros_to_the_mlp():
 @each_model
 def test_gradients_are_finite_and_reach_every_parameter(name):
     _, variables = build(name)
-    model = WEIGHT_REGRESSORS[name](latent=S)
-    gradients = jax.jit(jax.grad(lambda v: jnp.sum(model.apply(v, *pairs(8)) ** 2)))(variables)
+    gradients = jax.jit(jax.grad(lambda v: jnp.sum(MODELS[name].apply(v, *pairs(8)) ** 2)))(variables)
     for path, leaf in jax.tree.leaves_with_path(gradients):
         # The softmax does not see a shift of all keys: the bias of their projection has no gradient.
         unseen = "attention" in str(path) and "'key'" in str(path) and "bias" in str(path)
@@ -117,9 +161,9 @@ def test_intention_represents_least_squares():
         np.testing.assert_allclose(model.apply({"params": params}, x, x @ w), w[..., 0], atol=2e-3)
 
 
-@each_model
+@pytest.mark.parametrize("name", WEIGHT_REGRESSORS)
 def test_shapes_are_checked(name):
-    model, (x, y) = WEIGHT_REGRESSORS[name](latent=S), pairs()
+    model, (x, y) = MODELS[name], pairs()
     with pytest.raises(ValueError, match="x and y differ"):
         jax.eval_shape(model.init, jax.random.key(0), x, y[:-1])
     with pytest.raises(ValueError, match="mask"):
