@@ -29,6 +29,15 @@ def new_figure(rows: int, columns: int, width: float = 3.2, height: float = 2.7,
     return figure, figure.subplots(rows, columns, squeeze=False, **options).tolist()
 
 
+def hide_after(shown: int, axes: list[list[Axes]]) -> None:
+    """Hides the panels after the first `shown`; those that then end their column get the tick labels of a shared x axis."""
+    columns = len(axes[0])
+    for number, axis in enumerate(axis for line in axes for axis in line):
+        axis.set_visible(number < shown)
+        if number + columns >= shown:
+            axis.tick_params(labelbottom=True)
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Writes the picture, making its folder; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ import importlib.metadata
 import json
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ class Result:
         """Name of a metric to its mean, sem, median, n and means per seed."""
         return self.content["metrics"]
 
+    @property
+    def steps(self) -> str:
+        """'2000', or '900 of 2000' where the weights that are judged are those of the best validation loss."""
+        steps, best = self.content["steps"], self.content["best_step"]
+        return str(steps) if best is None or self.config["train"]["select"] != "best" else f"{best} of {steps}"
+
     @functools.cached_property
     def examples(self) -> dict[str, np.ndarray]:
         """The arrays of examples.npz. Raises UserError where the file is missing."""
@@ -71,6 +77,56 @@ def load_results(folders: Iterable[Path]) -> list[Result]:
     return list(found.values())
 
 
+def comparable(
+    results: Iterable[Result],
+    name: str,
+    cell: Callable[[Result], Hashable],
+    data: Callable[[Result], Any] = lambda result: (),
+    variant: Callable[[Result], Any] = lambda result: (),
+) -> dict[Any, Result]:
+    """Cell -> the result that fills it: what may stand in one table or figure.
+
+    Chosen in this order: the data, so that a stand-in never hides real ones, whatever its preset; the preset; the variant.
+
+    Args:
+      results: of any experiments.
+      name: the experiment, '<paper>/<experiment>'.
+      cell: the place that a result fills.
+      data: what the runs have seen; the least is chosen.
+      variant: what else results that stand beside each other have in common; the least is chosen.
+
+    Raises:
+      UserError: two results claim one cell, as a run with --config overrides does that of the run without.
+    """
+    own = _least([result for result in results if result.name == name], data)
+    preset = latest_preset(own)
+    found: dict[Any, Result] = {}
+    for result in _least([result for result in own if result.preset == preset], variant):
+        place = cell(result)
+        if place in found:
+            first = found[place]
+            keys = ", ".join(sorted(_differences(first.config, result.config, "config")))
+            both = f"{first.folder} and {result.folder}"
+            raise UserError(f"{both} claim one cell of {name} but differ in {keys}: keep one out of --results")
+        found[place] = result
+    return found
+
+
+def facts(results: Iterable[Result], metric: str) -> dict[str, str]:
+    """What every form of a table says of its results: their preset, their number of seeds, and the n of `metric`."""
+    results = list(results)
+    return {
+        "preset": several(result.preset for result in results),
+        "seeds": several(len(result.content["seeds"]) for result in results),
+        "n": several(result.metrics[metric]["n"] for result in results),
+    }
+
+
+def several(values: Iterable[Any]) -> str:
+    """'2000', or '1600 or 2000' where they differ."""
+    return " or ".join(map(str, sorted(set(values))))
+
+
 def latest_preset(results: Iterable[Result]) -> str | None:
     """The most serious preset among `results`: one table never mixes two. None where there are no results."""
     present = {result.preset for result in results}
@@ -83,6 +139,19 @@ def provenance() -> dict[str, Any]:
         "code_version": _code_version(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     }
+
+
+def _least(results: list[Result], key: Callable[[Result], Any]) -> list[Result]:
+    """Those whose key is the least there is."""
+    least = min(map(key, results), default=None)
+    return [result for result in results if key(result) == least]
+
+
+def _differences(one: Any, other: Any, where: str) -> set[str]:
+    """The keys of two configs whose values differ, such as 'config.train.steps'."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return set() if one == other else {where}
+    return set().union(*(_differences(one.get(key), other.get(key), f"{where}.{key}") for key in one.keys() | other.keys()))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,13 +2,24 @@
 import csv
 import dataclasses
 import io
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import rich.table
 
 from experiments.harness.settings import choose
 
-MISSING = "missing"
+MISSING, NOT_FINITE = "missing", "not finite"
+BEST = "in bold the best of each column and those within the joint error of it"  # what mark_best marks, for captions
+# LaTeX of what a caption, a head or a name may hold: pdfLaTeX knows Latin letters only, and its text font has no '>'.
+_LATEX = str.maketrans(
+    {symbol: "\\" + symbol for symbol in "&%_#${}"}
+    | {symbol: f"${symbol}$" for symbol in "<>|"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"σ": r"$\sigma$", "±": r"$\pm$", "≤": r"$\leq$"}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,32 +27,73 @@ class Cell:
     """A number of ours, a number of a paper, or the absence of one.
 
     Attributes:
-      mean: the number; None for a cell that no run fills.
+      mean: the number; None for a cell that no run fills, NaN for a run whose number is not finite.
       error: its standard error, in the unit of the mean; None where there is none.
       best: whether it is the best of its column.
+      decimals: digits after the point, for a paper's number, shown as it prints it; None for three significant digits.
     """
 
     mean: float | None = None
     error: float | None = None
     best: bool = False
+    decimals: int | None = None
 
     def text(self, plus_minus: str = "±") -> str:
-        """'0.123 ± 0.004', or 'missing'."""
+        """'0.123 ± 0.004', 'missing' or 'not finite'."""
+        if not self.known:
+            return self.number
+        if self.decimals is not None:
+            texts = [f"{number:.{self.decimals}f}" for number in (self.mean, self.error) if number is not None]
+        elif self.error is None:
+            texts = [_significant(self.mean)]
+        else:
+            texts = [_significant(self.mean, "#" if self.error else ""), _first_digit(self.error)]
+        return f" {plus_minus} ".join(texts)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a finite number."""
+        return self.mean is not None and math.isfinite(self.mean)
+
+    @property
+    def number(self) -> float | str:
+        """The mean, or what stands in its place."""
         if self.mean is None:
             return MISSING
-        number = f"{self.mean:.3g}" if abs(self.mean) < 1000 else f"{self.mean:.0f}"
-        return number if self.error is None else f"{number} {plus_minus} {self.error:.1g}"
+        return self.mean if self.known else NOT_FINITE
+
+
+def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: float = 1.0) -> Cell:
+    """The mean of a metric times `scale`, and as many of its standard errors; missing where there is no summary."""
+    if summary is None:
+        return Cell()
+    sem = summary["sem"]
+    return Cell(scale * _or_nan(summary["mean"]), None if sem is None else errors * scale * sem)
+
+
+def median(summary: Mapping[str, Any] | None) -> Cell:
+    """The median of a metric over its tasks; missing where there is no summary."""
+    return Cell() if summary is None else Cell(_or_nan(summary["median"]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of cells under column heads; `caption` says what they are and what they are not, `error` what the errors are."""
+    """Rows of cells under column heads.
+
+    Attributes:
+      title, caption: what the cells are, and what they are not.
+      columns: heads; the first is that of the row names.
+      rows: name -> its cells, one for each further head.
+      error: what the errors are.
+      facts: of the runs: preset, number of seeds, n. The caption has them too, but CSV has no caption.
+    """
 
     title: str
-    columns: Sequence[str]  # heads; the first is that of the row names
+    columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Cell | str]]]
     caption: str
     error: str = "sem"
+    facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def terminal(self) -> rich.table.Table:
         table = rich.table.Table(title=self.title, caption=self.caption)
@@ -73,12 +125,16 @@ class Table:
         return "\n".join([r"\begin{table}", r"\centering", body, r"\hline", r"\end{tabular}", caption, r"\end{table}"]) + "\n"
 
     def csv(self) -> str:
-        """One line for each row; each number in two columns, the second its error."""
+        """One line for each row: every column, after it that of its errors where it has any, and the facts in the last ones."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([self.columns[0], *(part for column in self.columns[1:] for part in (column, f"{column} {self.error}"))])
+        widths = [1 + any(isinstance(cell, Cell) and cell.error is not None for cell in column)
+                  for column in zip(*(cells for _, cells in self.rows))]
+        heads = ((column, f"{column} {self.error}")[:width] for column, width in zip(self.columns[1:], widths))
+        writer.writerow([self.columns[0], *itertools.chain(*heads), *self.facts])
         for name, cells in self.rows:
-            writer.writerow([name, *(part for cell in cells for part in _numbers(cell))])
+            numbers = (_numbers(cell)[:width] for cell, width in zip(cells, widths))
+            writer.writerow([name, *itertools.chain(*numbers), *self.facts.values()])
         return text.getvalue()
 
 
@@ -91,12 +147,12 @@ def render(table: Table, form: str) -> str:
 
 
 def mark_best(column: Sequence[Cell], smaller_is_better: bool = True) -> list[Cell]:
-    """The column with its best cell marked, and every cell whose error bar reaches it."""
-    known = [cell for cell in column if cell.mean is not None]
+    """The column with its best cell marked, and every cell that is no further from it than the joint error of both."""
+    known = [cell for cell in column if cell.known]
     if not known:
         return list(column)
     best = (min if smaller_is_better else max)(known, key=lambda cell: cell.mean)
-    return [dataclasses.replace(cell, best=cell.mean is not None and _within_error(cell, best)) for cell in column]
+    return [dataclasses.replace(cell, best=cell.known and _within_error(cell, best)) for cell in column]
 
 
 def _within_error(cell: Cell, best: Cell) -> bool:
@@ -112,10 +168,24 @@ def _plain(cell: Cell | str) -> str:
 
 
 def _numbers(cell: Cell | str) -> tuple:
-    return (cell, "") if isinstance(cell, str) else (MISSING if cell.mean is None else cell.mean, cell.error or "")
+    """The number of a cell and its error."""
+    return (cell, "") if isinstance(cell, str) else (cell.number, "" if cell.error is None else cell.error)
+
+
+def _significant(number: float, zeros: str = "") -> str:
+    """Three significant digits, or all before the point; `zeros` '#' keeps those at the end, for a number with an error."""
+    return f"{number:{zeros}.3g}".rstrip(".") if abs(number) < 999.5 else f"{number:.0f}"
+
+
+def _first_digit(error: float) -> str:
+    """One significant digit, or all before the point."""
+    return f"{error:.1g}" if error < 1 else f"{error:.0f}"
+
+
+def _or_nan(number: float | None) -> float:
+    """A number of a result.json, which has None for what is not finite."""
+    return math.nan if number is None else number
 
 
 def _escaped(text: str) -> str:
-    for symbol in "&%_#$":
-        text = text.replace(symbol, "\\" + symbol)
-    return text
+    return text.translate(_LATEX)

@@ -27,6 +27,6 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             axis.set_xlabel(f"{probability[place]:.2f}", fontsize=7.5, color=colour, fontweight=weight)
     layers, score = model["num_layers"], accuracy(result)
     figure.suptitle(
-        f"{MODELS[model['name']]}, {layers} layer{'s' * (layers > 1)}, preset {result.preset}: {score.mean:.1f} % of the sets\n"
+        f"{MODELS[model['name']]}, {layers} layer{'s' * (layers > 1)}, preset {result.preset}: {score.text()} % of the sets\n"
         f"{described(result)}", fontsize=9)
     return drawing.save(figure, folder / "figure.png")

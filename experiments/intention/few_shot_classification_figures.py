@@ -13,8 +13,8 @@ from experiments.intention.few_shot_classification_tables import (
     EXPERIMENT,
     INTENTION,
     KERNEL,
-    caption,
-    comparable,
+    chosen,
+    described,
     percent,
     row_name,
     row_of,
@@ -28,7 +28,7 @@ _RIGHT, _WRONG = drawing.GREEN, drawing.RED
 def figure14(results: Sequence[Result], folder: Path) -> Path:
     """Accuracy of Intention and of its kernelised form against the number of features of e_H, with 95 % intervals."""
     own = [result for result in results if result.name == EXPERIMENT and row_of(result) in _KERNELS]
-    own = comparable([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES))
+    own = list(chosen([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES)).values())
     if not own:
         raise UserError(f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128; there are none")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
@@ -61,9 +61,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     curve.plot(steps, losses, ".-", color=drawing.INK)
     curve.set(xlabel="training steps", ylabel="loss", title="validation classes")
     _draw_episode(pictures, result.examples)
-    scored = f"{cell.mean:.1f} ± {cell.error:.1f} % of test images right"
+    scored = f"{cell.text()} % of test images right"
     figure.suptitle(f"{row_name(row_of(result))}, preset {result.preset}: {scored}", fontsize=10)
-    figure.supxlabel(caption(result, False).split(". Preset")[0], fontsize=6.5)
+    figure.supxlabel(described(result), fontsize=6.5)
     return drawing.save(figure, folder / "figure.png")
 
 

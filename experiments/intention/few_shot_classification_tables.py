@@ -1,8 +1,8 @@
 """Tables 1 and 2 of the Intention paper: accuracy of few-shot classification, ours beside the paper's."""
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, facts
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 
 EXPERIMENT = "intention/few_shot_classification"
 # The encoders of each table, the paper's own first: it does not say which ResNet-12 it is.
@@ -10,21 +10,24 @@ ENCODERS = {"table1": ("conv4",), "table2": ("resnet12", "resnet12_512")}
 ENCODER_NAMES = {"conv4": "the encoder of matching networks", "resnet12": "a ResNet-12", "resnet12_512": "a ResNet-12"}
 # A row of a table is (model, covariance, kernel, op). Row -> its name.
 INTENTION, KERNEL = (("intention", "ls_svm", kernel, "own") for kernel in ("linear", "gaussian"))
+SECOND_ORDER = "maml_second_order"  # a model of its own in tables
 ROWS = {
     ("attention", "ls_svm", "linear", "own"): "Attention",
     ("neural_process", "ls_svm", "linear", "own"): "Neural Process",
     ("maml", "ls_svm", "linear", "own"): "MAML",
+    (SECOND_ORDER, "ls_svm", "linear", "own"): "MAML, second order",
     ("prototypes", "ls_svm", "linear", "own"): "Prototypical networks",
     ("intention", "within_class", "linear", "own"): "Intention, within-class scatter (the paper's QDA)",
     INTENTION: "Intention",
     KERNEL: "Intention, Gaussian kernel",
 }
-# Table -> row -> the paper's accuracy and 95 % interval in percent.
+# Table -> row -> the paper's accuracy and 95 % interval in percent; None for a row that only our table has.
 PAPER = {
     "table1": {
         ("attention", "ls_svm", "linear", "own"): (54.26, 0.51),
         ("neural_process", "ls_svm", "linear", "own"): (60.10, 0.51),
         ("maml", "ls_svm", "linear", "own"): (63.15, 0.91),
+        ("prototypes", "ls_svm", "linear", "own"): None,
         INTENTION: (67.30, 0.51),
     },
     "table2": {
@@ -37,13 +40,16 @@ _NOTES = {
     "table1": "The paper quotes first-order MAML; second-order MAML has 63.11 ± 0.92. It has no prototypical networks.",
     "table2": "The ± 5.81 of the paper's QDA is too wide for the mean of 1000 episodes: a standard deviation, or a misprint.",
 }
-# What results that stand beside each other have in common, the paper's first.
+# Sources of images, the paper's first.
 _SOURCES = ("mini_imagenet_80", "mini_imagenet", "cifar_fs", "omniglot", "folders", "digits")
+_SIZE = 28  # of the paper's images
 
 
 def row_of(result: Result) -> tuple[str, ...]:
     """(model, covariance, kernel, op): which row of a table a run fills."""
-    return tuple(result.config["axes"][axis] for axis in ("model", "covariance", "kernel", "op"))
+    model, *others = (result.config["axes"][axis] for axis in ("model", "covariance", "kernel", "op"))
+    second_order = model == "maml" and not result.config["model"]["first_order"]
+    return SECOND_ORDER if second_order else model, *others
 
 
 def row_name(row: tuple[str, ...]) -> str:
@@ -56,30 +62,29 @@ def row_name(row: tuple[str, ...]) -> str:
     return ", ".join([ROWS[model, "ls_svm", "linear", "own"], *(f"{name} {value}" for name, value in own.items())])
 
 
-def comparable(results: Sequence[Result], encoders: Sequence[str]) -> list[Result]:
-    """The runs of this experiment with the first of `encoders` that has any: one preset, and one kind of data and episodes."""
+def chosen(results: Sequence[Result], encoders: Sequence[str]) -> dict[tuple, Result]:
+    """(row, latent) -> its result with the first of `encoders` that has any: one preset, and one kind of data and episodes."""
     own = [result for result in results if result.name == EXPERIMENT and result.config["axes"]["encoder"] in encoders]
-    for key in (lambda result: encoders.index(result.config["axes"]["encoder"]), _variant):
-        preset = latest_preset(own)
-        own = [result for result in own if result.preset == preset]
-        first = min(map(key, own), default=None)
-        own = [result for result in own if key(result) == first]
-    return own
+
+    def variant(result: Result) -> tuple:
+        config, size = result.config, result.config["data"]["size"]
+        episodes = [config["task"][name] for name in ("way", "shot", "query")]
+        encoder = encoders.index(config["axes"]["encoder"]), config["encoder"]["statistics"]
+        return *encoder, size != _SIZE, size, *episodes
+
+    return comparable(own, EXPERIMENT, lambda result: (row_of(result), result.config["axes"]["latent"]), _images, variant)
 
 
-def _variant(result: Result) -> tuple:
-    config = result.config
-    data, episodes = config["data"], [config["task"][name] for name in ("way", "shot", "query")]
-    images = _SOURCES.index(data["source"]), -data["size"], result.content["facts"]["data"]
-    return *images, *episodes, config["encoder"]["statistics"]
+def _images(result: Result) -> tuple:
+    return _SOURCES.index(result.config["data"]["source"]), result.content["facts"]["data"]
 
 
 def table_of(number: str):
     """'table1' or 'table2': a function of all results, None without any of its own."""
 
     def table(results: Sequence[Result]) -> Table | None:
-        own = [result for result in comparable(results, ENCODERS[number]) if result.config["axes"]["latent"] == "base"]
-        by_row = {row_of(result): result for result in own}
+        own = [result for result in results if result.name == EXPERIMENT and result.config["axes"]["latent"] == "base"]
+        by_row = {row: result for (row, _), result in chosen(own, ENCODERS[number]).items()}
         rows = [row for row in ROWS if row in PAPER[number] or row in by_row]
         rows += [row for row in by_row if row not in rows]
         return accuracy_table(by_row, rows, PAPER[number], _NOTES[number]) if by_row else None
@@ -101,39 +106,46 @@ def accuracy_table(by_row: Mapping[tuple, Result], rows: Sequence[tuple], paper:
     Args:
       by_row: row -> result, at least one.
       rows: those shown; the ones without a result get missing cells.
-      paper: row -> the paper's accuracy and interval.
+      paper: row -> the paper's accuracy and interval, or None.
       note: of the caption.
     """
     first = next(iter(by_row.values()))
     ours = [percent(by_row[row]) if row in by_row else Cell() for row in rows]
     ours = mark_best(ours, smaller_is_better=False) if len(rows) > 1 else ours
-    theirs = ["{:.2f} ± {:.2f}".format(*paper[row]) if row in paper else "(none)" for row in rows]
-    steps = [str(by_row[row].content["steps"]) if row in by_row else "" for row in rows]
+    published = {row: Cell(*numbers, decimals=2) for row, numbers in paper.items() if numbers}
+    theirs = [published[row] if row in published else "(none)" for row in rows]
+    steps = [by_row[row].steps if row in by_row else "" for row in rows]
     task, encoder = first.config["task"], first.config["axes"]["encoder"]
     return Table(
         f"{task['way']}-way {task['shot']}-shot accuracy in percent with {ENCODER_NAMES[encoder]}",
         ["model", "ours", "the paper's", "our steps"],
         [(row_name(row), list(cells)) for row, *cells in zip(rows, ours, theirs, steps)],
-        f"{caption(first, len(rows) > 1)} {note}".strip(),
+        f"{caption(by_row.values(), len(rows) > 1)} {note}".strip(),
         error="95 %",
+        facts=facts(by_row.values(), "trained/accuracy"),
     )
 
 
 def percent(result: Result) -> Cell:
     """Accuracy in percent, its error the half width of the 95 % interval of the mean over episodes."""
-    summary = result.metrics["trained/accuracy"]
-    return Cell(100 * summary["mean"], 196 * summary["sem"])
+    return measured(result.metrics["trained/accuracy"], scale=100, errors=1.96)
 
 
-def caption(result: Result, marked: bool) -> str:
-    """What runs like this one are, and are not."""
-    config, content = result.config, result.content
-    encoder, size = config["encoder"], config["data"]["size"]
+def described(result: Result) -> str:
+    """'mini-ImageNet at 28x28, encoder widths 64-64-64-64, ...': what a run has seen, and with which eyes."""
+    encoder, size = result.config["encoder"], result.config["data"]["size"]
     widths = "-".join(map(str, encoder["features"]))
+    images = f"{result.content['facts']['data']} at {size}x{size}"
+    return f"{images}, encoder widths {widths}, {encoder['statistics']} batch statistics"
+
+
+def caption(results: Collection[Result], marked: bool) -> str:
+    """What runs like these are, and are not."""
+    first, told = next(iter(results)), facts(results, "trained/accuracy")
+    best = f", {BEST}" if marked else ""
     return (
-        f"{content['facts']['data']} at {size}x{size}, encoder widths {widths}, {encoder['statistics']} batch statistics. "
-        f"Preset {result.preset}, {len(content['seeds'])} seed(s); mean ± 95 % interval over "
-        f"{result.metrics['trained/accuracy']['n']} episodes of test classes{', the best model in bold' * marked}; chance is "
-        f"{100 / config['task']['way']:.3g} %. The paper's numbers, 5-way 5-shot, are of all of mini-ImageNet with 64 filters or "
+        f"{described(first)}. Preset {told['preset']}, {told['seeds']} seed(s); mean ± 95 % interval over {told['n']} episodes "
+        f"of test classes{best}; chance is {100 / first.config['task']['way']:.3g} %. 'm of n' steps: the weights are those of "
+        "step m, of the best validation loss. The paper's numbers, 5-way 5-shot, are of all of mini-ImageNet with 64 filters or "
         "a ResNet-12 of full width."
     )

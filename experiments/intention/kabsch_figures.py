@@ -1,4 +1,5 @@
 """Figures 10 and 11 of the Intention paper: the generalised Kabsch task. And the view of one run."""
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,8 +8,8 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, required
-from experiments.intention.policy_figures import COLOURS
+from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, model_name, of_one_cloud, required
+from experiments.intention.policy_figures import COLOURS, short
 
 _LINES = {"umeyama": ":", "affine": "--"}
 _COLUMNS = 4  # of Figure 11
@@ -23,9 +24,7 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.4, height=3.9)
     labels = [_draw_training(axis, model, result) for model, result in found.items()]
-    for method, summary in answers(first).items():
-        axis.axhline(summary["mean"], color=drawing.INK, linewidth=0.9, linestyle=_LINES[method])
-        labels.append((summary["mean"], f"{summary['mean']:.2g}  {ANSWERS[method]}", drawing.INK))
+    labels += [_draw_answer(axis, method, summary["mean"]) for method, summary in answers(first).items()]
     axis.set_yscale("log")
     axis.set_xlim(0, first.content["steps"])
     axis.set(xlabel="training steps", ylabel="mean squared error")
@@ -48,7 +47,7 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     The first row is the paper's, Intention at its end; then the other models, the truth in grey behind all of them. Of the maps
     that examples.npz holds it is the one that turns the cloud furthest.
     """
-    found = required(results, "kabsch", "Figure 11")
+    found = required(results, "kabsch", "Figure 11", of_one_cloud)
     examples = {model: result.examples for model, result in found.items()}
     result = next(iter(found.values()))
     first = result.examples
@@ -66,11 +65,10 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
         axis.plot(*target.T[:2], ".", color=drawing.FAINT, markersize=2.0)
         _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{MODELS[model]}, MSE {errors[model]:.1e}")
         axis.title.set_color(COLOURS[model])
-    for axis in (panels[1], *panels[3 : 3 + len(examples)]):
-        _frame(axis, target)
-    _frame(panels[2], np.concatenate(pairs))
-    for axis in panels[3 + len(examples) :]:
-        axis.set_visible(False)
+    images = np.concatenate([target, *(arrays["trained/prediction"][shown] for arrays in examples.values())])
+    for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(examples))):
+        _frame(axis, points)
+    drawing.hide_after(3 + len(examples), axes)
     figure.suptitle(f"From {len(pairs[0])} pairs to a whole map (preset {result.preset})", fontsize=10)
     drawing.save_numbers(folder / "figure11.csv", ["model", "mse_of_the_cloud"], errors.items())
     return drawing.save(figure, folder / "figure11.png")
@@ -83,30 +81,44 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     figure, axes = drawing.new_figure(1, 3, width=2.9, height=3.0)
     _draw_training(axes[0][0], model, result)
     for method, summary in answers(result).items():
-        axes[0][0].axhline(summary["mean"], color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
+        _draw_answer(axes[0][0], method, summary["mean"])
     axes[0][0].set_yscale("log")
-    axes[0][0].set(xlabel="training steps", ylabel="mean squared error", title=f"{MODELS[model]}, preset {result.preset}")
+    axes[0][0].set(xlabel="training steps", ylabel="mean squared error", title=f"{model_name(result)}, preset {result.preset}")
     axes[0][0].legend(fontsize=7)
     shown = _turned_furthest(arrays)
     _draw_cloud(axes[0][1], arrays["cloud"], arrays["target"][shown], "truth")
     _draw_cloud(axes[0][2], arrays["cloud"], arrays["trained/prediction"][shown], "prediction")
     for axis in axes[0][1:]:
-        _frame(axis, arrays["target"][shown])
+        _frame(axis, np.concatenate([arrays["target"][shown], arrays["trained/prediction"][shown]]))
     return drawing.save(figure, folder / "figure.png")
 
 
-def _draw_training(axis: Axes, model: str, result: Result) -> tuple[float, str, str]:
-    """Draws the validation losses; returns the mean error of the evaluation, how to write it, and a colour."""
+Label = tuple[float | None, str, str]  # a mean error, how to write it, and its colour
+
+
+def _draw_training(axis: Axes, model: str, result: Result) -> Label:
+    """Draws the validation losses; returns the mean error of the evaluation."""
     axis.plot(*zip(*result.content["validation_losses"]), color=COLOURS[model], label=MODELS[model])
     mean = result.metrics["trained/mse"]["mean"]
-    return mean, f"{mean:.2g}  {MODELS[model]}", COLOURS[model]
+    return mean, f"{short(mean)}  {MODELS[model]}", COLOURS[model]
 
 
-def _write_beside(axis: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Each text beside its height on a logarithmic axis, from above, moved down where it would cover the one above it."""
+def _draw_answer(axis: Axes, method: str, mean: float | None) -> Label:
+    """Draws the mean error of a method that is told what to learn, and returns it."""
+    if mean is not None:
+        axis.axhline(mean, color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
+    return mean, f"{short(mean)}  {ANSWERS[method]}", drawing.INK
+
+
+def _write_beside(axis: Axes, labels: Sequence[Label]) -> None:
+    """Each text beside its height on a logarithmic axis, from above, moved down where it would cover the one above it.
+
+    An error of None, which is not finite, is above all others.
+    """
     low, high = np.log10(axis.get_ylim())
     room, gap = high - low, 0.062
     place = 1.1
+    labels = [(math.inf if mean is None else mean, text, colour) for mean, text, colour in labels]
     for mean, text, colour in sorted(labels, reverse=True):
         place = min((np.log10(mean) - low) / room, place - gap)
         axis.text(1.015, place, text, transform=axis.transAxes, color=colour, fontsize=8, va="center")
@@ -145,7 +157,8 @@ def _clear(axis: Axes) -> None:
 
 
 def _frame(axis: Axes, points: np.ndarray) -> None:
-    """Makes the axis show a square around the points."""
-    low, high = points[:, :2].min(0), points[:, :2].max(0)
-    centre, half = (low + high) / 2, 0.58 * (high - low).max()
+    """Makes the axis show a square around the points that are finite."""
+    points = points[np.isfinite(points).all(1), :2]
+    low, high = points.min(0), points.max(0)
+    centre, half = (low + high) / 2, 0.56 * (high - low).max()
     axis.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))

@@ -1,9 +1,10 @@
 """What policy distillation and the generalised Kabsch task show alike: names, the choice of results, the table."""
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Table, mark_best, measured, median
 
 # Names of the models as the paper writes them, in its order. MAML is none of its baselines here.
 MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "mlp": "MLP", "maml": "MAML"}
@@ -14,29 +15,34 @@ ANSWERS = {
     "umeyama": "Umeyama (similarity, oracle)",
     "affine": "affine least squares (oracle)",
 }
+# A model in another form than the preset's own has a row of its own. Form -> what its name then has behind it.
+_FORMS = {"": "", "paper": ", the paper's form", "regression": ", few-shot regressor"}
+
+Choice = Callable[[Sequence[Result], str], dict[str, Result]]
+Row = tuple[str, str]  # model, form
 
 
 def chosen(results: Sequence[Result], experiment: str) -> dict[str, Result]:
-    """Model -> result of 'policy_distillation' or 'kabsch', in the order of MODELS: one preset, one variant of the task."""
-    own = [result for result in results if result.name == f"intention/{experiment}"]
-    preset = latest_preset(own)
-    own = [result for result in own if result.preset == preset]
-    variant = min(map(_variant, own), default=None)
-    by_model = {result.config["model"]["name"]: result for result in own if _variant(result) == variant}
-    return {model: by_model[model] for model in MODELS if model in by_model}
+    """Model -> result of 'policy_distillation' or 'kabsch', in the order of MODELS: one preset, one dimension, any point cloud.
+
+    A cloud is only drawn: of runs that differ in nothing else, and so have the same errors, it is the one with a real cloud.
+    """
+    return _in_order(_comparable(_each_training(results, experiment), experiment, lambda result: (_form(result), _dimension(result))))
 
 
-def _variant(result: Result) -> tuple:
-    """What results that stand beside each other have in common. The least comes first: the plane, and a real point cloud."""
-    if result.name != "intention/kabsch":
-        return ()
-    cloud = result.config["evaluation"]["cloud"]
-    return result.config["task"]["dimension"], cloud == "rabbit", cloud
+def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result]:
+    """As `chosen`, all with one point cloud, a real one first."""
+    return _in_order(_comparable(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result))))
 
 
-def required(results: Sequence[Result], experiment: str, figure: str) -> dict[str, Result]:
-    """As `chosen`. Raises UserError where there is no result."""
-    found = chosen(results, experiment)
+def model_name(result: Result) -> str:
+    """'Intention', or 'Intention, the paper's form' where the preset's own is another."""
+    return _name(_row(result))
+
+
+def required(results: Sequence[Result], experiment: str, figure: str, choose: Choice = chosen) -> dict[str, Result]:
+    """What `choose` chooses. Raises UserError where there is no result."""
+    found = choose(results, experiment)
     if not found:
         raise UserError(f"{figure} needs results of intention/{experiment}; there are none")
     return found
@@ -52,29 +58,27 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
     """Mean and median squared error of each model and of each method that knows the task.
 
     Args:
-      results: one for each model, at least one.
+      results: one for each model and form, at least one.
       title, note: of the table, and of its caption.
       figure: of the paper, which prints no numbers.
-      models: the models that get a row; those without a result get missing cells. Default: those of the results.
+      models: models that get a row in any case; one without a result gets missing cells.
     """
-    by_model = {result.config["model"]["name"]: result for result in results}
+    by_row = {_row(result): result for result in results}
     first = results[0]
-    models = list(models or by_model)
-    summaries = [by_model[model].metrics["trained/mse"] if model in by_model else {"mean": None} for model in models]
-    means = [Cell(summary["mean"], summary.get("sem")) for summary in summaries]
-    medians = [Cell(summary.get("median")) for summary in summaries]
-    best = ""
-    if len(models) > 1:
-        means, medians, best = mark_best(means), mark_best(medians), ", the best model in bold"
-    rows = [(MODELS[model], list(cells)) for model, *cells in zip(models, means, medians)]
-    for method, summary in answers(first).items():
-        rows.append((ANSWERS[method], [Cell(summary["mean"], summary["sem"]), Cell(summary["median"])]))
+    places = list(dict.fromkeys([*((model, "") for model in models), *by_row]))
+    summaries = [by_row[place].metrics["trained/mse"] if place in by_row else None for place in places]
+    means, medians, best = list(map(measured, summaries)), list(map(median, summaries)), ""
+    if len(places) > 1:
+        means, medians, best = mark_best(means), mark_best(medians), f", {BEST}"
+    rows = [(_name(place), list(cells)) for place, *cells in zip(places, means, medians)]
+    rows += [(ANSWERS[method], [measured(summary), median(summary)]) for method, summary in answers(first).items()]
     rows.append((f"the paper's {figure}", ["(curve)"] * 2))
+    told = facts(results, "trained/mse")
     caption = (
-        f"Preset {first.preset}, {first.content['steps']} steps, {len(first.content['seeds'])} seed(s); mean ± standard error "
-        f"and median over {first.metrics['trained/mse']['n']} tasks{best}. {note} The paper prints no numbers for this figure."
+        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean ± "
+        f"standard error and median over {told['n']} tasks{best}. {note} The paper prints no numbers for this figure."
     )
-    return Table(title, ["predictions of", "MSE", "median"], rows, caption)
+    return Table(title, ["predictions of", "MSE", "median"], rows, caption, facts=told)
 
 
 # Experiment -> the words of its table.
@@ -101,7 +105,57 @@ def table_of(experiment: str):
     """The table of an experiment: a function of all results, None without any of its own."""
 
     def table(results: Sequence[Result]) -> Table | None:
-        found = chosen(results, experiment)
-        return error_table(list(found.values()), **_WORDS[experiment], models=list(MODELS)) if found else None
+        own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
+        return error_table(list(own.values()), **_WORDS[experiment], models=list(MODELS)) if own else None
 
     return table
+
+
+def _comparable(results: Sequence[Result], experiment: str, variant: Callable) -> dict[str, Result]:
+    return comparable(results, f"intention/{experiment}", lambda result: _row(result)[0], variant=variant)
+
+
+def _each_training(results: Sequence[Result], experiment: str) -> list[Result]:
+    """Of the experiment's results that differ in the point cloud alone, the one with the first cloud."""
+    own = [result for result in results if result.name == f"intention/{experiment}"]
+    return list({_training(result): result for result in sorted(own, key=_cloud, reverse=True)}.values())
+
+
+def _in_order(by_model: dict[str, Result]) -> dict[str, Result]:
+    return {model: by_model[model] for model in MODELS if model in by_model}
+
+
+def _row(result: Result) -> Row:
+    return result.config["model"]["name"], _form(result)
+
+
+def _form(result: Result) -> str:
+    """That of a model in another form than the preset's own, '' else."""
+    axes = result.content["axes"]
+    return axes["form"] if "form" in axes else ""
+
+
+def _name(row: Row) -> str:
+    model, form = row
+    return MODELS[model] + _FORMS[form]
+
+
+def _dimension(result: Result) -> int:
+    """Of the space, the plane first; policy distillation has no other."""
+    task = result.config["task"]
+    return task["dimension"] if "dimension" in task else 2
+
+
+def _cloud(result: Result) -> tuple[bool, str]:
+    """The point cloud that a run draws, real ones first; policy distillation has none."""
+    evaluation = result.config["evaluation"]
+    cloud = evaluation["cloud"] if "cloud" in evaluation else ""
+    return cloud == "rabbit", cloud
+
+
+def _training(result: Result) -> str:
+    """The config but for the point cloud, which changes neither training nor errors."""
+    config = dict(result.config)
+    for section in ("axes", "evaluation"):
+        config[section] = {key: value for key, value in config[section].items() if not key.startswith("cloud")}
+    return json.dumps(config | {"preset": result.preset}, sort_keys=True)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, required
+from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, model_name, required
 
 COLOURS = {
     "intention": drawing.RED,
@@ -17,6 +17,7 @@ COLOURS = {
     "maml": drawing.AMBER,
 }
 _SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lower panels
+_TARGET = dict(marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6)  # above a prediction that hits it
 _FLOOR = 1e-9  # of the errors that Figure 9 draws: below it rounding has its say
 
 
@@ -24,7 +25,7 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     """Four environments: observations, reward, target and every model's prediction; below, the surroundings of the target.
 
     The grey rings are a Gaussian of standard deviation 1 around the target, of which the paper says neither width nor use: the
-    models are given squared distances. The area of an observation is proportional to it.
+    models are given squared distances. The dot of an observation is the larger, the greater the Gaussian is there.
     """
     found = required(results, "policy_distillation", "Figure 8")
     examples = {model: result.examples for model, result in found.items()}
@@ -51,7 +52,7 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
 def figure9(results: Sequence[Result], folder: Path) -> Path:
     """The distribution of every model's error over environments, its mean written above (Section 5.3).
 
-    Means and standard errors are those of result.json; the violins show the environments of examples.npz, which are others.
+    Means and medians are those of result.json; the violins show the environments of examples.npz, which are others.
     """
     found = required(results, "policy_distillation", "Figure 9")
     first = next(iter(found.values()))
@@ -62,7 +63,9 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     bodies.append(("Intention,\nuntrained,\nlinearised", drawing.GREY, errors(first, given), answers(first)[given]))
     for place, (_, colour, values, summary) in enumerate(bodies):
         _draw_violin(axis, place, colour, values)
-        axis.text(place, 30, _short(summary["mean"]), ha="center", va="bottom", fontsize=8)
+        if summary["median"] is not None:
+            axis.plot([place - 0.25, place + 0.25], [max(summary["median"], _FLOOR)] * 2, color=drawing.INK, linewidth=1.2)
+        axis.text(place, 30, short(summary["mean"]), ha="center", va="bottom", fontsize=8)
     axis.axhline(1.0, color=drawing.GREY, linewidth=0.8, linestyle=":")
     axis.text(len(bodies) - 0.45, 1.15, "predicting 0", ha="right", va="bottom", fontsize=7, color=drawing.GREY)
     axis.set_yscale("log")
@@ -70,10 +73,10 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     axis.set_xticks(range(len(bodies)), [name for name, *_ in bodies], fontsize=8)
     axis.grid(False, axis="x")
     axis.set_ylabel("squared error of a coordinate")
-    exact = answers(first)["trilateration"]["mean"]
+    exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
-        f"Policy distillation, preset {first.preset}: distribution, median (line) and mean (number)\n"
-        f"over {bodies[0][-1]['n']} environments; trilateration, the exact answer, has a mean of {_short(exact)}", fontsize=9)
+        f"Policy distillation, preset {first.preset}: median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
+        f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}", fontsize=9)
     numbers = ["mean", "sem", "median", "n"]
     summaries = {name.replace("\n", " "): summary for name, _, _, summary in bodies}
     summaries[ANSWERS["trilateration"]] = answers(first)["trilateration"]
@@ -94,7 +97,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
     axis.plot(arrays["target"].ravel(), arrays["trained/prediction"].ravel(), ".", color=COLOURS[model], markersize=2)
     axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
-    figure.suptitle(f"{MODELS[model]}, preset {result.preset}", fontsize=10)
+    figure.suptitle(f"{model_name(result)}, preset {result.preset}", fontsize=10)
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -111,7 +114,8 @@ def _draw_environment(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray
     _draw_reward(axis, target, 2 * half)
     reward = np.exp(-first["distances"][environment] / 2)
     axis.scatter(*places.T, s=8 + 70 * reward, color=drawing.INK, linewidths=0, zorder=3)
-    _draw_predictions(axis, examples, environment, size=9)
+    _draw_predictions(axis, examples, environment, size=11)
+    axis.plot(*target, **_TARGET, markersize=13)
     axis.set(xlim=(-half, half), ylim=(-half, half), aspect="equal")
 
 
@@ -119,7 +123,7 @@ def _draw_surroundings(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarra
     x, y = next(iter(examples.values()))["target"][environment]
     _draw_reward(axis, np.array([x, y]), 2 * _ZOOM)
     _draw_predictions(axis, examples, environment, size=12)
-    axis.plot(x, y, "+", color=drawing.INK, markersize=14, zorder=6)
+    axis.plot(x, y, **_TARGET, markersize=14)
     errors = {model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()}
     outside = [MODELS[model] for model, error in errors.items() if error > _ZOOM]
     if outside:
@@ -145,17 +149,19 @@ def _draw_predictions(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray
 
 
 def _draw_violin(axis: Axes, place: int, colour: str, values: np.ndarray) -> None:
-    """The density of log10(values) as a body of constant greatest width; a line at the median."""
-    logarithms = np.log10(np.maximum(values, _FLOOR))
+    """The density of log10(values), of those that are finite, as a body of constant greatest width."""
+    logarithms = np.log10(np.maximum(values[np.isfinite(values)], _FLOOR))
+    if not len(logarithms):
+        return
     grid = np.linspace(logarithms.min() - 0.3, logarithms.max() + 0.3, 200)
-    width = max(1.06 * logarithms.std() * len(values) ** -0.2, 1e-3)  # Scott's rule
+    width = max(1.06 * logarithms.std() * len(logarithms) ** -0.2, 1e-3)  # Scott's rule
     density = np.exp(-(((grid[:, None] - logarithms) / width) ** 2) / 2).sum(-1)
     half = 0.4 * density / density.max()
     axis.fill_betweenx(10**grid, place - half, place + half, color=colour, alpha=0.55, linewidth=0)
-    axis.plot([place - 0.25, place + 0.25], [np.median(values)] * 2, color=drawing.INK, linewidth=1.2)
 
 
-def _short(number: float | None) -> str:
+def short(number: float | None) -> str:
+    """Two significant digits of a number of result.json, which has None for what is not finite."""
     return "not finite" if number is None else f"{number:.2g}"
 
 
@@ -163,7 +169,7 @@ def _legend(figure, models) -> None:
     from matplotlib.lines import Line2D
 
     marks = [(MODELS[model], COLOURS[model], "*", 9) for model in models]
-    marks += [("observation", drawing.INK, "o", 5), ("target", drawing.INK, "+", 9)]
+    marks += [("observation (larger: nearer)", drawing.INK, "o", 5), ("target", drawing.INK, "+", 9)]
     handles = [
         Line2D([], [], label=label, color=colour, marker=mark, markersize=size, linestyle="")
         for label, colour, mark, size in marks

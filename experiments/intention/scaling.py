@@ -6,8 +6,8 @@ import numpy as np
 
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table
+from experiments.harness.results import Result, comparable, facts
+from experiments.harness.tables import Cell, Table, measured, median
 
 # Names of the models as the paper writes them, in its order.
 MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "mlp": "MLP"}
@@ -23,7 +23,7 @@ def searches(results: Sequence[Result]) -> dict[tuple[str, int], Search]:
     own = _own(results)
     found = {(model, d): {} for model in MODELS for d in sorted({_dimension(result) for result in own})}
     for result in sorted(own, key=lambda result: result.config["model"]["latent"]):
-        found[result.config["model"]["name"], _dimension(result)][result.config["model"]["latent"]] = result.metrics["trained/mse"]
+        found[_place(result)][result.config["model"]["latent"]] = result.metrics["trained/mse"]
     return {which: search for which, search in found.items() if search}
 
 
@@ -40,7 +40,7 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     found = searches(results)
     if not found:
         raise UserError("Figure 3 needs results of intention/scaling; there are none")
-    threshold, preset = _threshold(results), latest_preset(_own(results))
+    threshold, preset = _threshold(results), _own(results)[0].preset
     figure, axes = drawing.new_figure(1, len(STATISTICS), width=3.8, height=3.4, sharey=True)
     for axis, statistic in zip(axes[0], STATISTICS):
         for place, model in enumerate(MODELS):
@@ -79,30 +79,28 @@ def figure3_table(results: Sequence[Result]) -> Table | None:
         for model, name in MODELS.items()
     ]
     rows.append(("the paper's Figure 3", ["(curve)"] * len(dimensions)))
-    first = _own(results)[0]
+    first, told = _own(results)[0], facts(_own(results), "trained/mse")
     caption = (
-        f"Preset {latest_preset(_own(results))}, {first.content['steps']} steps: smallest size tried, doubling from 2, whose squared "
+        f"Preset {told['preset']}, {first.content['steps']} steps: smallest size tried, doubling from 2, whose squared "
         f"error of a weight is at most {threshold:g} (variance of a weight: 1), by the mean or the median over tasks; > s: not "
         "reached by any size up to s. Least squares itself is exact. The paper prints no numbers and no threshold for this figure."
     )
-    return Table("Size that least squares takes, by dimension", ["model", *(f"d = {d}" for d in dimensions)], rows, caption)
+    columns = ["model", *(f"d = {d}" for d in dimensions)]
+    return Table("Size that least squares takes, by dimension", columns, rows, caption, facts=told)
 
 
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its error beside that of least squares itself."""
     (result,) = results
     names = {"trained/mse": MODELS[result.config["model"]["name"]], "trained/least_squares_mse": "least squares (oracle)"}
-    rows = [
-        (name, [Cell(result.metrics[metric]["mean"], result.metrics[metric]["sem"]), Cell(result.metrics[metric]["median"])])
-        for metric, name in names.items()
-    ]
+    rows = [(name, [measured(result.metrics[metric]), median(result.metrics[metric])]) for metric, name in names.items()]
     threshold = result.config["evaluation"]["threshold"]
     caption = (
         f"Squared error of a weight (variance 1) over {result.metrics['trained/mse']['n']} tasks; preset {result.preset}. The search "
         f"for a size ends at a mean of {threshold:g}."
     )
     title = f"Least squares, d = {_dimension(result)}, size {result.config['model']['latent']}"
-    return Table(title, ["weights from", "mean", "median"], rows, caption)
+    return Table(title, ["weights from", "mean", "median"], rows, caption, facts=facts(results, "trained/mse"))
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
@@ -118,9 +116,12 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _own(results: Sequence[Result]) -> list[Result]:
-    own = [result for result in results if result.name == "intention/scaling"]
-    preset = latest_preset(own)
-    return [result for result in own if result.preset == preset]
+    found = comparable(results, "intention/scaling", lambda result: (*_place(result), result.config["model"]["latent"]))
+    return list(found.values())
+
+
+def _place(result: Result) -> tuple[str, int]:
+    return result.config["model"]["name"], _dimension(result)
 
 
 def _dimension(result: Result) -> int:

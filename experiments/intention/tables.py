@@ -3,8 +3,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.intention.anomaly_tables import table3
 from experiments.intention import few_shot_classification_tables
 from experiments.intention.known_answer_tables import table_of
@@ -34,11 +34,7 @@ def task_name(result: Result) -> str:
 
 def few_shot_results(results: Sequence[Result], experiment: str) -> dict[str, Result]:
     """Model -> result of 'sine' or 'pixels', in the paper's order, all of one preset and one source of images."""
-    own = [result for result in results if result.name == f"intention/{experiment}"]
-    source = min((_source(result) for result in own), key=_SOURCES.index, default=None) if experiment == "pixels" else None
-    own = [result for result in own if _source(result) == source]
-    preset = latest_preset(own)
-    by_model = {result.config["model"]["name"]: result for result in own if result.preset == preset}
+    by_model = comparable(results, f"intention/{experiment}", lambda result: result.config["model"]["name"], _source)
     return {model: by_model[model] for model in MODELS if model in by_model}
 
 
@@ -58,24 +54,24 @@ def mse_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
         columns = [_column(by_model, models or list(by_model), phase, count) for count in shown]
         rows += [(f"{MODELS[model]}, {phase}", list(cells)) for model, cells in zip(models or by_model, zip(*columns))]
     rows.append(("the paper's Figure 7", ["(curve)"] * len(shown)))
-    n = first.metrics[f"trained/mse@{counts[0]}"]["n"]
+    told = facts(results, f"trained/mse@{counts[0]}")
+    best = f", {BEST}, trained and untrained apart" if len(models or by_model) > 1 else ""
     caption = (
-        f"Preset {first.preset}, {first.content['steps']} steps, {len(first.content['seeds'])} seed(s); mean ± standard error "
-        f"over {n} tasks, the best and those within its error in bold. The paper prints no numbers for this figure."
+        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean ± "
+        f"standard error over {told['n']} tasks{best}. The paper prints no numbers for this figure."
     )
-    return Table(f"{task_name(first)}: MSE against number of observations", ["model", *map(str, shown)], rows, caption)
+    title = f"{task_name(first)}: MSE against number of observations"
+    return Table(title, ["model", *map(str, shown)], rows, caption, facts=told)
 
 
 def _column(by_model: dict[str, Result], models: Sequence[str], phase: str, count: int) -> list[Cell]:
-    cells = []
-    for model in models:
-        summary = mse_by_count(by_model[model], phase).get(count) if model in by_model else None
-        cells.append(Cell(summary["mean"], summary["sem"]) if summary else Cell())
+    cells = [measured(mse_by_count(by_model[model], phase).get(count)) if model in by_model else Cell() for model in models]
     return mark_best(cells) if len(cells) > 1 else cells
 
 
-def _source(result: Result) -> str | None:
-    return result.config["data"] and result.config["data"]["source"]
+def _source(result: Result) -> int:
+    """The place of a run's images among _SOURCES; sine curves have none."""
+    return _SOURCES.index(result.config["data"]["source"]) if result.config["data"] else 0
 
 
 def _figure7_table(experiment: str):

@@ -50,8 +50,7 @@ def space(results: Sequence[Result], folder: Path) -> Path:
         axis.plot(x, values[name], "s" if name in DISCRIMINANTS else "o", color=drawing.INK, markersize=4)
         axis.set_title(name)
         axis.set_ylim(-2.2, 2.2)
-    for axis in panels[len(OPS) :]:
-        axis.set_visible(False)
+    drawing.hide_after(len(OPS), axes)
     figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
     rows = [(name, float(at), float(value)) for name, curve in predictions.items() for at, value in zip(grid[:, 0], curve)]
     drawing.save_numbers(folder / "space.csv", ["op", "x", "prediction"], rows)

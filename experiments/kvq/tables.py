@@ -1,9 +1,9 @@
 """KVQ space at work: what every operator achieves where attention stood, from results of configs/kvq/operators.py."""
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from kvq_jax.ops import OPS
 
 
@@ -27,12 +27,8 @@ COLUMNS = {
 
 
 def operators(results: Sequence[Result]) -> Table | None:
-    """Operators by experiments, all of one preset, and of real data where there are such results; None without results."""
-    own = [result for result in results if result.name == "kvq/operators"]
-    preset = latest_preset(own)
-    own = [result for result in own if result.preset == preset]
-    data = max((result.config["axes"]["data"] for result in own), default=None)  # 'real' before 'digits'
-    found = {_place(result): result for result in own if result.config["axes"]["data"] == data}
+    """Operators by experiments, of real data where there are such results, and all of one preset; None without results."""
+    found = comparable(results, "kvq/operators", _place, data=lambda result: result.config["axes"]["data"] != "real")
     if not found:
         return None
     ops = [op for op in OPS if any(op == known for _, known in found)]
@@ -40,12 +36,19 @@ def operators(results: Sequence[Result]) -> Table | None:
         mark_best([_cell(found.get((experiment, op)), column) for op in ops], column.smaller_is_better)
         for experiment, column in COLUMNS.items()
     ]
+    told = {
+        "preset": next(iter(found.values())).preset,
+        "seeds": _by_experiment(found, lambda result, _: len(result.content["seeds"])),
+        "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
+    }
+    steps = _by_experiment(found, lambda result, _: result.steps)
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"Preset {preset}, {len(next(iter(found.values())).content['seeds'])} seed(s), {_steps(found)} steps; mean ± standard error over evaluation "
-        f"tasks, the best of each column and those within its error in bold. Images: {_images(found)}. No paper has this table.",
+        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}; mean ± standard error over evaluation "
+        f"tasks, of which there are {told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
+        facts=told,
     )
 
 
@@ -53,10 +56,16 @@ def _place(result: Result) -> tuple[str, str]:
     return result.config["axes"]["experiment"], result.config["axes"]["op"]
 
 
-def _steps(found: dict[tuple, Result]) -> str:
-    """'2000 (pixels), 4000 (kabsch)'."""
-    steps = {experiment: result.content["steps"] for (experiment, _), result in found.items()}
-    return ", ".join(f"{steps[experiment]} ({experiment})" for experiment in COLUMNS if experiment in steps)
+def _by_experiment(found: dict[tuple, Result], number: Callable[[Result, Column], Any]) -> str:
+    """'2000 (pixels), 4000 (kabsch)', or one number where all experiments have it."""
+    of_each = {}
+    for experiment, column in COLUMNS.items():
+        values = {number(result, column) for (name, _), result in found.items() if name == experiment}
+        if values:
+            of_each[experiment] = several(values)
+    if len(set(of_each.values())) == 1:
+        return next(iter(of_each.values()))
+    return ", ".join(f"{value} ({experiment})" for experiment, value in of_each.items())
 
 
 def _images(found: dict[tuple, Result]) -> str:
@@ -67,8 +76,7 @@ def _images(found: dict[tuple, Result]) -> str:
 def _cell(result: Result | None, column: Column) -> Cell:
     if result is None:
         return Cell()
-    summary = result.metrics[f"trained/{column.metric}"]
-    return Cell(column.factor * summary["mean"], column.factor * summary["sem"])
+    return measured(result.metrics[f"trained/{column.metric}"], scale=column.factor)
 
 
 TABLES = {"operators": operators}

@@ -3,12 +3,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, latest_preset
+from experiments.harness.results import Result, comparable
 from experiments.neural_processes import complexity, curves
 from experiments.neural_processes.gp_tables import KERNELS, title
 from experiments.neural_processes.published import MODELS
@@ -94,11 +95,10 @@ def base_cells(results: Sequence[Result]) -> dict[str, Result]:
 
 
 def _own(results: Sequence[Result], figure: str) -> list[Result]:
-    own = [result for result in results if result.name == "neural_processes/analyses"]
+    own = comparable(results, "neural_processes/analyses", lambda result: tuple(sorted(result.content["axes"].items())))
     if not own:
         raise UserError(f"{figure} needs results of neural_processes/analyses; there are none")
-    preset = latest_preset(own)
-    return [result for result in own if result.preset == preset]
+    return list(own.values())
 
 
 def _base_sizes(results: Sequence[Result]) -> dict[str, str]:
@@ -122,9 +122,15 @@ def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, tuple[Result
     rows = []
     for kernel, colour in _COLOURS.items():
         metrics = {size: (result.metrics, f"trained/{kernel}/{{}}{suffix}") for size, (result, suffix) in of_size.items()}
-        oracles = [found[f"trained/{kernel}/oracle_{kind}"]["mean"] for found, _ in metrics.values()]
-        means = [found[name.format("target")]["mean"] for found, name in metrics.values()]
-        errors = [found[name.format(f"gap_{kind}")]["sem"] for found, name in metrics.values()]
+        drawn = np.array([  # None, which is not finite, becomes NaN
+            (
+                found[name.format("target")]["mean"],
+                found[name.format(f"gap_{kind}")]["sem"],
+                found[f"trained/{kernel}/oracle_{kind}"]["mean"],
+            )
+            for found, name in metrics.values()
+        ], float).reshape(-1, 3)
+        means, errors, oracles = drawn.T.tolist()
         axis.errorbar(list(of_size), means, yerr=errors, fmt="o-", color=colour, markersize=4, label=KERNELS[kernel])
         axis.plot(list(of_size), oracles, ":", color=colour, linewidth=1.0, label=f"{KERNELS[kernel]}, oracle")
         rows += [(panel, kernel, *numbers, "") for numbers in zip(of_size, means, errors, oracles)]

@@ -49,8 +49,7 @@ def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> P
         axis.set_title(f"{MODELS[model]}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
         rows += [(model, *map(float, numbers)) for numbers in zip(*drawn)]
-    for axis in panels[len(cells) :]:
-        axis.set_visible(False)
+    drawing.hide_after(len(cells), axes)
     figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})")
     _legend(figure)
     drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)

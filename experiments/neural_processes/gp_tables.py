@@ -1,8 +1,8 @@
 """Table 4 of the CMANP paper, one-dimensional meta-regression, from results; and the table of one run."""
 from collections.abc import Sequence
 
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, facts
+from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
 from experiments.neural_processes.published import FLOORED, JOINT, MODELS, TABLE4
 
 KERNELS = {"rbf": "RBF", "matern": "Matern 5/2", "periodic": "periodic"}
@@ -13,17 +13,17 @@ Cells = dict[tuple[str, str], Result]  # (model, std) -> its result
 
 def chosen_results(results: Sequence[Result]) -> Cells:
     """(model, std) -> result, all of one preset and one protocol; std is 'published' or 'same' for all models."""
-    own = [result for result in results if result.name == "neural_processes/gp"]
-    preset = latest_preset(own)
-    own = [result for result in own if result.preset == preset]
-    protocol = min((_axis(result, "protocol") for result in own), key=_PROTOCOLS.index, default=None)
-    return {(_axis(r, "model"), _axis(r, "std")): r for r in own if _axis(r, "protocol") == protocol}
+    return comparable(
+        results,
+        "neural_processes/gp",
+        lambda result: (_axis(result, "model"), _axis(result, "std")),
+        variant=lambda result: _PROTOCOLS.index(_axis(result, "protocol")),
+    )
 
 
 def log_likelihood(result: Result | None, metric: str) -> Cell:
     """The cell of the trained model's `<kernel>/<what>`; missing where there is no such number."""
-    summary = result.metrics.get(f"trained/{metric}") if result else None
-    return Cell(summary["mean"], summary["sem"]) if summary else Cell()
+    return measured(result.metrics.get(f"trained/{metric}") if result else None)
 
 
 def title(result: Result) -> str:
@@ -37,10 +37,10 @@ def kind(model: str) -> str:
     return "joint" if model in JOINT else "marginal"
 
 
-def paper_number(model: str, kernel: str) -> str:
-    """'1.39 ± 0.01' as Table 4 prints it; a dash where it has none."""
+def paper_number(model: str, kernel: str) -> Cell | str:
+    """1.39 ± 0.01 as Table 4 prints it; a dash where it has none."""
     number = TABLE4.get(model, {}).get(kernel)
-    return f"{number[0]:.2f} ± {number[1]:.2f}" if number else "-"
+    return Cell(*number, decimals=2) if number else "-"
 
 
 def table4(results: Sequence[Result]) -> Table | None:
@@ -49,22 +49,22 @@ def table4(results: Sequence[Result]) -> Table | None:
     if not cells:
         return None
     first = next(iter(cells.values()))
-    rows = [row for measured in ("marginal", "joint") for row in _block(cells, first, measured)]
+    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, first, likelihood)]
     columns = ["model", "steps"]
     for kernel, name in KERNELS.items():
         columns += [name, *([f"{name}, paper"] if _in_paper(kernel) else []), f"{name}, gap"]
     low, high = first.config["task"]["length_scale"]
-    n = first.metrics[f"trained/{next(iter(KERNELS))}/target"]["n"]
+    told = facts(cells.values(), f"trained/{next(iter(KERNELS))}/target")
     caption = (
-        f"Log-likelihood per target, higher is better; trained on RBF. Preset {first.preset}, protocol "
-        f"{_axis(first, 'protocol')} (length-scale U({low:g}, {high:g})), {len(first.content['seeds'])} seed(s): mean ± standard "
-        f"error over {n} functions, the best of a block and those within its error in bold; the paper's ± is over its 5 seeds, "
-        "each of 100000 steps. Upper block: each target alone; lower block: all targets jointly, over their number, which is "
-        "another metric. Oracle: the posterior of the true kernel and its parameters; gap: how far a model is below it on the "
-        "same functions. Same std: the published floor of 0.1 under the standard deviation replaced by the exponential of all "
-        "other models."
+        f"Log-likelihood per target, higher is better; trained on RBF. Preset {told['preset']}, protocol "
+        f"{_axis(first, 'protocol')} (length-scale U({low:g}, {high:g})), {told['seeds']} seed(s): mean ± standard error over "
+        f"{told['n']} functions, in bold the best of each block and those within the joint error of it; the paper's ± is over "
+        "its 5 seeds, each of 100000 steps. Upper block: each target alone; lower block: all targets jointly, over their number, "
+        "which is another metric. Oracle: the posterior of the true kernel and its parameters; gap: how far a model is below it on "
+        "the same functions. Same std: the published floor of 0.1 under the standard deviation replaced by the exponential of "
+        "all other models."
     )
-    return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption)
+    return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption, error="±", facts=told)
 
 
 def run_table(results: Sequence[Result]) -> Table:
@@ -77,28 +77,29 @@ def run_table(results: Sequence[Result]) -> Table:
         (KERNELS[kernel], [*(log_likelihood(result, f"{kernel}/{metric}") for metric in metrics), paper_number(model, kernel)])
         for kernel in kernels
     ]
+    told = facts(results, f"trained/{kernels[0]}/target")
     caption = (
-        f"Log-likelihood per point over {result.metrics[f'trained/{kernels[0]}/target']['n']} functions of each kernel; preset "
-        f"{result.preset}, {result.content['steps']} steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true "
-        "kernel."
+        f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} steps "
+        f"(the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."
     )
-    return Table(title(result), ["kernel", "targets", "context", "oracle", "gap", "paper"], rows, caption)
+    columns = ["kernel", "targets", "context", "oracle", "gap", "paper"]
+    return Table(title(result), columns, rows, caption, error="±", facts=told)
 
 
-def _block(cells: Cells, first: Result, measured: str) -> list[tuple[str, list]]:
+def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list]]:
     """The rows of all models of one of the two metrics, and the oracle's."""
     wanted = [(model, std) for std in ("published", "same") for model in MODELS if std == "published" or model in FLOORED]
-    wanted = [(model, std) for model, std in wanted if kind(model) == measured]
+    wanted = [(model, std) for model, std in wanted if kind(model) == likelihood]
     labels = [MODELS[model] if std == "published" else f"{MODELS[model]}, same std" for model, std in wanted]
     found = [cells.get(which) for which in wanted]
-    columns = [[str(result.content["steps"]) if result else "missing" for result in found] + [""]]
+    columns = [[result.steps if result else MISSING for result in found] + [""]]
     for kernel in KERNELS:
         ours = mark_best([log_likelihood(result, f"{kernel}/target") for result in found], smaller_is_better=False)
-        columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{measured}")])
+        columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{likelihood}")])
         if _in_paper(kernel):
             columns.append([paper_number(model, kernel) if std == "published" else "-" for model, std in wanted] + ["-"])
-        columns.append([log_likelihood(result, f"{kernel}/gap_{measured}") for result in found] + [""])
-    return list(zip([*labels, f"oracle, {measured}"], map(list, zip(*columns))))
+        columns.append([log_likelihood(result, f"{kernel}/gap_{likelihood}") for result in found] + [""])
+    return list(zip([*labels, f"oracle, {likelihood}"], map(list, zip(*columns))))
 
 
 def _in_paper(kernel: str) -> bool:

@@ -1,9 +1,9 @@
 """Table 7 of the CMANP paper, contextual bandits, from results; and the table of one run."""
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from experiments.harness.results import Result, latest_preset
-from experiments.harness.tables import Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, facts
+from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
 from experiments.neural_processes.published import MODELS, TABLE7
 
 # Names of the policies that learn nothing.
@@ -21,11 +21,12 @@ _READINGS = (("code", "published"), ("code", "all"), ("text", "published"), ("te
 
 def chosen_results(results: Sequence[Result]) -> dict[str, Result]:
     """Model -> result, all of one preset and one reading of the experiment, in the paper's order."""
-    own = [result for result in results if result.name == "neural_processes/wheel"]
-    preset = latest_preset(own)
-    own = [result for result in own if result.preset == preset]
-    reading = min(map(_reading, own), key=_READINGS.index, default=None)
-    by_model = {_axis(result, "model"): result for result in own if _reading(result) == reading}
+    by_model = comparable(
+        results,
+        "neural_processes/wheel",
+        lambda result: _axis(result, "model"),
+        variant=lambda result: _READINGS.index(_reading(result)),
+    )
     return {model: by_model[model] for model in MODELS if model in by_model}
 
 
@@ -49,7 +50,8 @@ def table7(results: Sequence[Result]) -> Table | None:
         "The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip(names, map(list, zip(*columns))))
-    return Table("Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads], rows, caption)
+    told = _facts(chosen.values())
+    return Table("Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads], rows, caption, error="std", facts=told)
 
 
 def run_table(results: Sequence[Result]) -> Table:
@@ -62,25 +64,30 @@ def run_table(results: Sequence[Result]) -> Table:
     rows.insert(1, (f"{MODELS[model]}, paper", [_paper_number(model, delta) for delta in deltas]))
     caption = (
         f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of the last "
-        f"{result.config['evaluation']['last']} rounds. {_note(result)} {result.content['steps']} steps."
+        f"{result.config['evaluation']['last']} rounds. {_note(result)} {result.steps} steps."
     )
-    return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption)
+    return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=_facts(results))
 
 
 def _regret(result: Result | None, metric: str) -> Cell:
     """The trained model's mean, with the paper's ±: the standard deviation over seeds (a sum of squares over their number)."""
     summary = result.metrics.get(f"trained/{metric}") if result else None
-    return Cell(summary["mean"], summary["sem"] * math.sqrt(summary["n"] - 1)) if summary else Cell()
+    return measured(summary, errors=math.sqrt(summary["n"] - 1) if summary else 1)
 
 
-def _paper_number(policy: str, delta: float) -> str:
-    """'4.08 ± 0.29' as Table 7 prints it; a dash where it has none."""
+def _paper_number(policy: str, delta: float) -> Cell | str:
+    """4.08 ± 0.29 as Table 7 prints it; a dash where it has none."""
     number = TABLE7.get(policy, {}).get(delta)
-    return f"{number[0]:.2f} ± {number[1]:.2f}" if number else "-"
+    return Cell(*number, decimals=2) if number else "-"
+
+
+def _facts(results: Iterable[Result]) -> dict[str, str]:
+    results = list(results)
+    return facts(results, f"trained/cumulative@{_deltas(results[0])[0]}")
 
 
 def _steps(result: Result | None) -> str:
-    return str(result.content["steps"]) if result else "missing"
+    return result.steps if result else MISSING
 
 
 def _deltas(result: Result) -> list[float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts import catalogue
 from tests.scripts.command import ROOT, run
 
 SWEEP = ("--config=configs/intention/sine.py:preset=tiny", "--config.evaluation.counts=(1, 5, 9)", "--config.train.steps=20")
@@ -62,7 +63,8 @@ def test_tables_show_what_is_missing_and_never_mix_presets(runs, tmp_path):
     assert "| Intention, trained |" in table and "missing" not in table and "Preset tiny" in table
     partly = run("tables", "--table", "intention/figure7_pixels", "--results", runs, "--format", "csv")
     lines = {line[0]: line for line in csv.reader(partly.splitlines())}
-    assert set(lines["Intention, trained"][1:]) == {"missing", ""} and "missing" not in lines["MAML, trained"]
+    assert set(lines["Intention, trained"][1:-3]) == {"missing", ""} and "missing" not in lines["MAML, trained"]
+    assert lines["model"][-3:] == ["preset", "seeds", "n"] and lines["Intention, trained"][-3] == "tiny"
     quick = tmp_path / "mixed" / "one" / "result.json"
     quick.parent.mkdir(parents=True)
     content = json.loads(next(runs.rglob("maml-tiny-*/result.json")).read_text())
@@ -83,6 +85,12 @@ def test_what_does_not_exist_is_one_line(runs, tmp_path):
 def test_without_a_name_they_list_what_there_is():
     assert "intention/figure7" in run("figures").splitlines()
     assert "intention/figure7_sine" in run("tables").splitlines()
+
+
+@pytest.mark.parametrize("kind", ["figures", "tables"])
+def test_the_index_of_experiments_names_them_all(kind):
+    index = (ROOT / "configs" / "README.md").read_text()
+    assert [name for name in catalogue.names(kind) if f"`{name}`" not in index] == []
 
 
 def test_collect_copies_results_without_checkpoints(runs, tmp_path):

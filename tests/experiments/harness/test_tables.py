@@ -1,18 +1,20 @@
 """Tables in their four forms."""
 import csv
 import io
+import math
 
 import pytest
 from rich.console import Console
 
 from experiments.harness.errors import ConfigError
-from experiments.harness.tables import Cell, Table, mark_best, render
+from experiments.harness.tables import Cell, Table, mark_best, measured, median, render
 
 TABLE = Table(
     "MSE & more",
     ["model", "1", "50"],
     [("Intention", [Cell(0.12345, 0.004, best=True), Cell(2.0)]), ("MAML", [Cell(), "(curve)"])],
     "100% ours",
+    facts={"preset": "quick", "seeds": "1", "n": "1000"},
 )
 
 
@@ -35,11 +37,49 @@ def test_latex_escapes_and_marks():
     assert r"\caption{MSE \& more. 100\% ours}" in text and r"\begin{tabular}{lrr}" in text
 
 
-def test_csv_keeps_all_digits():
+def test_latex_is_ascii_and_escapes_each_symbol_once():
+    table = Table("σ ± {1}", ["a\\b", "> 2"], [("x^2 ~ y_1", ["#1"])], "p ≤ $5")
+    text = render(table, "tex")
+    assert text.isascii()
+    for piece in (r"$\sigma$ $\pm$ \{1\}", r"a\textbackslash{}b & $>$ 2", r"x\textasciicircum{}2", r"y\_1 & \#1", r"$\leq$ \$"):
+        assert piece in text
+
+
+def test_csv_keeps_all_digits_and_the_facts():
     rows = list(csv.reader(io.StringIO(render(TABLE, "csv"))))
-    assert rows[0] == ["model", "1", "1 sem", "50", "50 sem"]
-    assert rows[1] == ["Intention", "0.12345", "0.004", "2.0", ""]
-    assert rows[2] == ["MAML", "missing", "", "(curve)", ""]
+    assert rows[0] == ["model", "1", "1 sem", "50", "preset", "seeds", "n"]  # no number under 50 has an error
+    assert rows[1] == ["Intention", "0.12345", "0.004", "2.0", "quick", "1", "1000"]
+    assert rows[2] == ["MAML", "missing", "", "(curve)", "quick", "1", "1000"]
+
+
+@pytest.mark.parametrize(
+    "cell, text",
+    [
+        (Cell(26.04, 0.4), "26.0 ± 0.4"),  # an error makes its zero significant
+        (Cell(26.04), "26"),
+        (Cell(100.2, 12.3), "100 ± 12"),
+        (Cell(1234.5, 20.0), "1234 ± 20"),
+        (Cell(999.7, 1.2), "1000 ± 1"),
+        (Cell(0.0, 0.0), "0 ± 0"),
+        (Cell(-2.3e-5, 6e-6), "-2.30e-05 ± 6e-06"),
+        (Cell(94.0, decimals=1), "94.0"),
+        (Cell(60.1, 0.51, decimals=2), "60.10 ± 0.51"),
+        (Cell(), "missing"),
+        (Cell(math.nan, 0.1), "not finite"),
+    ],
+)
+def test_digits(cell, text):
+    assert cell.text() == text
+
+
+def test_what_is_not_finite_is_neither_missing_nor_best():
+    summary = {"mean": None, "sem": None, "median": 2.0}  # as result.json has a mean that is not finite
+    cells = [measured(summary), measured(None), measured({"mean": 0.5, "sem": 0.01}, scale=100, errors=2)]
+    assert [cell.text() for cell in cells] == ["not finite", "missing", "50.0 ± 2"]
+    assert median(summary).text() == "2" and median(None).text() == "missing"
+    assert [cell.best for cell in mark_best(cells)] == [False, False, True]
+    text = render(Table("", ["model", "a"], [("x", [cells[0]]), ("y", [cells[2]])], ""), "csv")
+    assert text == "model,a,a sem\nx,not finite,\ny,50.0,2.0\n"
 
 
 def test_terminal():

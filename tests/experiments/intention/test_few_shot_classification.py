@@ -1,6 +1,7 @@
 """Few-shot classification: its episodes, runs at preset tiny, the paper's widths, and Tables 1 and 2 and Figure 14."""
 import csv
 import functools
+import io
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.results import Result
 from experiments.harness.step import make_init, make_step
 from experiments.intention import few_shot_classification
+from experiments.intention import few_shot_classification_tables as tables
 from experiments.intention.episodes import Episodes, Images
 from experiments.intention.few_shot_classification import accuracy
 from experiments.intention.figures import FIGURES
@@ -169,9 +171,9 @@ def test_a_tiny_run_learns_digits_it_has_not_seen(run):
     assert run.examples["trained/prediction"].shape == run.examples["target_label"].shape == (1, 9)
 
 
-def renamed(run, features=None, **axes):
+def renamed(run, features=None, first_order=True, **axes):
     """The same run as if it were of other axes."""
-    model = run.config["model"] | ({"latent": features} if features else {})
+    model = run.config["model"] | ({"latent": features} if features else {}) | {"first_order": first_order}
     config = run.config | {"axes": run.config["axes"] | axes, "model": model}
     return Result(run.folder, run.content | {"config": config, "axes": config["axes"]})
 
@@ -181,13 +183,27 @@ def test_tables_show_ours_beside_the_papers_and_what_is_missing(run):
     ours = rows["Intention"][0]
     assert ours.mean == 100 * run.metrics["trained/accuracy"]["mean"]
     assert ours.error == pytest.approx(1.96 * 100 * run.metrics["trained/accuracy"]["sem"])
-    assert rows["Intention"][1:] == ["67.30 ± 0.51", "20"]
-    assert rows["MAML"][0].mean is None and "Prototypical networks" not in rows
+    assert rows["Intention"][1].text() == "67.30 ± 0.51" and rows["Intention"][2] == f"{run.content['best_step']} of 20"
+    assert rows["MAML"][0].mean is None and "MAML, second order" not in rows
+    assert rows["Prototypical networks"][0].mean is None and rows["Prototypical networks"][1] == "(none)"
     second = TABLES["table2"]([run, renamed(run, encoder="resnet12", kernel="gaussian")])
     rows = dict(second.rows)
-    assert rows["Intention, Gaussian kernel"][1] == "70.43 ± 0.52" and rows["Intention"][0].mean is None
+    assert rows["Intention, Gaussian kernel"][1].text() == "70.43 ± 0.52" and rows["Intention"][0].mean is None
     for piece in ("Preset tiny", "2 seed(s)", "10 episodes", "scikit-learn's 8x8 digits", "8x8,", "transductive"):
         assert piece in second.caption
+    csv_row = next(row for row in csv.DictReader(io.StringIO(second.csv())) if row["model"] == "Intention, Gaussian kernel")
+    assert csv_row["the paper's"] == "70.43" and csv_row["the paper's 95 %"] == "0.52"
+    assert (csv_row["preset"], csv_row["seeds"], csv_row["n"]) == ("tiny", "2", "10")
+
+
+def test_second_order_has_a_row_of_its_own_and_small_images_go_first(run):
+    first, second = (renamed(run, model="maml", first_order=order) for order in (True, False))
+    rows = dict(TABLES["table1"]([run, first, second]).rows)
+    assert rows["MAML"][0].mean is not None and rows["MAML, second order"][0].mean is not None
+    large, small = (renamed(run, size=str(size)) for size in (84, 28))
+    for result, size in ((large, 84), (small, 28)):
+        result.config["data"] = {"source": "digits", "size": size}
+    assert tables.chosen([large, small], ["conv4"]) == {(tables.INTENTION, "base"): small}
 
 
 def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):

@@ -81,7 +81,8 @@ def content(model, d, size, mean, median=None, preset="quick", **evaluation):
     error = {"mean": mean, "sem": 0.001, "median": mean if median is None else median, "n": 100, "seeds": [mean]}
     metrics = {"trained/mse": error, "trained/least_squares_mse": error}
     as_dict = json.loads(config.to_json())
-    return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics, "steps": config.train.steps, "config": as_dict}
+    return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics, "steps": config.train.steps, "seeds": [0],
+            "config": as_dict}
 
 
 def why_not(arg, *finished, **evaluation):

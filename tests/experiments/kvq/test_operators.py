@@ -12,9 +12,9 @@ from scripts.benchmarks import training
 
 def result(tmp_path, experiment, op, mean, sem=0.0, data="real"):
     config = config_file.get_config(f"experiment={experiment},op={op},data={data},preset=quick").to_dict()
-    metrics = {f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 10}}
-    content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, steps=5, seeds=[0], facts={})
-    return Result(tmp_path, content)
+    metrics = {f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 20 if experiment == "anomaly" else 10}}
+    content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, facts={})
+    return Result(tmp_path, content | dict(steps=5, best_step=4, seeds=[0]))
 
 
 def test_every_operator_whose_values_are_no_labels_is_there():
@@ -44,11 +44,14 @@ def test_table(tmp_path):
         result(tmp_path, "sine", "intention", 0.1),
         result(tmp_path, "anomaly", "softmax", 0.5, 0.01),
         result(tmp_path, "anomaly", "intention", 0.4, 0.01),
+        result(tmp_path, "anomaly", "erf", None, None),
         result(tmp_path, "sine", "erf", 0.01, data="digits"),
     ]
     table = TABLES["operators"](results)
-    assert [name for name, _ in table.rows] == ["softmax", "intention"]
+    assert [name for name, _ in table.rows] == ["softmax", "erf", "intention"]
     by_op = dict(table.rows)
     assert by_op["intention"][0].best and not by_op["softmax"][0].best          # an error
     assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50        # an accuracy, in percent
-    assert by_op["softmax"][1].text() == "missing" and "5 (sine)" in table.caption
+    assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
+    assert "steps: 5 (sine), 4 of 5 (anomaly)" in table.caption
+    assert table.facts == {"preset": "quick", "seeds": "1", "n": "10 (sine), 20 (anomaly)"}

@@ -203,6 +203,8 @@ def result(model, protocol="code", preset="quick", drop="published", level=2.0) 
         "axes": dict(model=model, preset=preset, protocol=protocol, drop=drop),
         "metrics": {f"trained/{name}": summary for name, summary in summarise(metrics).items()},
         "steps": 10,
+        "best_step": None,
+        "seeds": [0],
         "config": {"evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100)},
     })
 
@@ -213,17 +215,18 @@ def test_table_7_with_missing_cells():
     table = wheel_tables.table7(results)
     rows = dict(table.rows)
     assert list(wheel_tables.REFERENCES) == list(bandit.POLICIES)
-    assert rows["CNP"][2] == "4.08 ± 0.29" and rows["CMANP"][0] == "missing" == rows["CMANP"][1].text()
+    assert rows["CNP"][2].text() == "4.08 ± 0.29" and rows["CMANP"][0] == "missing" == rows["CMANP"][1].text()
     assert rows["NP"][1].mean is None and rows["EQTNP"][2] == "-"
     assert rows["LBANP"][1].best and not rows["CNP"][1].best and not rows["Uniform"][1].best
     summary = results[0].metrics[f"trained/cumulative@{DELTAS[0]}"]
     values = np.random.default_rng(0).normal(2.0, 0.1, (1, 10))
     np.testing.assert_allclose([rows["CNP"][1].mean, rows["CNP"][1].error], [summary["mean"], values.std()])
     assert "protocol code" in table.caption and "500 rounds" in table.caption
+    assert table.facts == {"preset": "quick", "seeds": "1", "n": "10"} and "0.7 std" in table.csv().splitlines()[0]
     assert {len(cells) for _, cells in table.rows} == {len(table.columns) - 1}
 
 
 def test_the_table_of_one_run():
     rows = dict(wheel_tables.run_table([result("cnp")]).rows)
-    assert rows["CNP, paper"] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][0].mean == 100
+    assert [cell.text() for cell in rows["CNP, paper"]] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][0].mean == 100
     assert rows["CNP, simple"][0].mean == 1

@@ -91,6 +91,19 @@ def test_examples_are_one_function_seen_through_more_points(constant_config):
     assert (oracle_std[:, 1] <= oracle_std[:, 0] * 1.001).all() and oracle_std.min() >= 0.0199, "more points, less variance"
 
 
+@pytest.mark.parametrize("most", [3, 4, 12])
+def test_a_curve_is_predicted_in_parts_of_what_training_has(most):
+    x, sizes = jnp.arange(24.0).reshape(2, 12, 1), []
+
+    def predict(x):
+        sizes.append(x.shape[-2])
+        return dist.Normal(x[..., 0], 1 + x[..., 0])
+
+    found = meta_regression.curve(predict, x, most)
+    np.testing.assert_allclose(found, jnp.stack([x[..., 0], 1 + x[..., 0]], -2), rtol=1e-6)
+    assert set(sizes) == {most}
+
+
 def test_moments_of_all_kinds_of_distributions():
     mean, std = jnp.arange(6.0).reshape(2, 3), jnp.linspace(0.5, 1.0, 6).reshape(2, 3)
     expected = np.stack([mean, std], 1)
@@ -172,7 +185,7 @@ def content(model, std="published", preset="quick", protocol="code", rbf=1.0):
         values |= {f"gap_{kind}": values[f"oracle_{kind}"] - values["target"] for kind in ("marginal", "joint")}
         metrics |= {f"trained/{kernel}/{name}": number(value) for name, value in values.items()}
     as_dict = json.loads(config.to_json())
-    shared = {"steps": config.train.steps, "seeds": [0], "parameter_count": 1, "config": as_dict}
+    shared = {"steps": config.train.steps, "best_step": None, "seeds": [0], "parameter_count": 1, "config": as_dict}
     return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics} | shared
 
 
@@ -212,10 +225,10 @@ def test_table4_shows_the_paper_the_oracle_and_what_is_missing(tmp_path):
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     best = {name for name, cells in table.rows if cells[1].best}
     assert list(rows)[:8] == ["CNP", "CANP", "NP", "ANP", "BNP", "BANP", "TNP-D", "EQTNP"]
-    assert rows["TNP-D"][1:4] == ["1.2 ± 0.01", "1.39 ± 0.00", "0.3 ± 0.01"] and rows["TNP-D"][5] == "0.95 ± 0.01"
+    assert rows["TNP-D"][1:4] == ["1.20 ± 0.01", "1.39 ± 0.00", "0.300 ± 0.01"] and rows["TNP-D"][5] == "0.95 ± 0.01"
     assert rows["CNP, same std"][1:3] == ["1.21 ± 0.01", "-"]
-    assert rows["TNP-ND"][3] == "0.35 ± 0.01" and rows["oracle, joint"][1] == "1.8 ± 0.01"
-    assert rows["oracle, marginal"][1] == "1.5 ± 0.01"
+    assert rows["TNP-ND"][3] == "0.350 ± 0.01" and rows["oracle, joint"][1] == "1.80 ± 0.01"
+    assert rows["oracle, marginal"][1] == "1.50 ± 0.01"
     assert best == {"TNP-D", "CNP, same std", "TNP-ND"}
     assert set(rows["CMANP"]) == {"missing"} | {"1.24 ± 0.01", "0.80 ± 0.01"}, "another preset is not mixed in"
     assert "missing" in rows["LBANP"], "nor another protocol"

@@ -1,0 +1,44 @@
+"""Which results may stand in one table."""
+from pathlib import Path
+
+import pytest
+
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result, comparable, facts
+
+
+def result(folder="a", model="mlp", preset="quick", data="real", dimension=2, steps=5, best_step=None, n=10, seeds=1) -> Result:
+    config = {"model": {"name": model}, "data": data, "task": {"dimension": dimension}}
+    config["train"] = {"steps": steps, "select": "best" if best_step else "last"}
+    content = {"name": "paper/task", "axes": {"preset": preset}, "config": config, "steps": steps, "best_step": best_step}
+    return Result(Path(folder), content | {"seeds": list(range(seeds)), "metrics": {"mse": {"n": n}}})
+
+
+def chosen(*results, name="paper/task") -> dict[str, Result]:
+    def section(path):
+        return lambda one: one.config[path]
+
+    return comparable(results, name, lambda one: one.config["model"]["name"], lambda one: section("data")(one) != "real",
+                      lambda one: one.config["task"]["dimension"])
+
+
+def test_data_then_preset_then_variant():
+    quick, paper = result(), result("b", preset="paper", dimension=3)
+    stand_in, other = result("c", "maml", "paper", data="digits"), result("d", "maml", "paper")
+    assert chosen(quick, stand_in) == {"mlp": quick}  # a paper run on a stand-in hides no quick run on real data
+    assert chosen(quick, paper, stand_in) == {"mlp": paper}  # presets never mix
+    assert chosen(quick, paper, other) == {"maml": other}  # nor do variants, the least of the preset that was chosen
+    assert chosen(quick, name="paper/other") == chosen() == {}
+
+
+def test_two_results_of_one_cell_are_an_error_that_names_both():
+    with pytest.raises(UserError, match="^a and b claim one cell of paper/task but differ in config.train.steps: keep one"):
+        chosen(result("a"), result("b", steps=6))
+
+
+def test_facts_join_what_differs():
+    assert facts([result(), result(n=20, seeds=3)], "mse") == {"preset": "quick", "seeds": "1 or 3", "n": "10 or 20"}
+
+
+def test_steps_are_those_of_the_weights_that_are_judged():
+    assert (result(steps=2000).steps, result(steps=2000, best_step=900).steps) == ("2000", "900 of 2000")
