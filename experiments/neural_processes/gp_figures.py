@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
@@ -14,6 +16,7 @@ from experiments.neural_processes.published import MODELS, TABLE4
 
 _BAND = 2  # standard deviations on each side
 _ACROSS = 4  # panels in a line
+_LEAST = -3  # log-likelihood that is drawn
 _PREDICTION = "trained/prediction"  # among the examples of a result
 
 
@@ -27,7 +30,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             _draw_function(axes[row][column], arrays, row, column)
             if row == 0:
                 axes[row][column].set_title(f"{count} context points")
-        axes[row][0].set_ylabel(KERNELS[kernel])
+        axes[row][0].set_ylabel(f"{KERNELS[kernel]}, y")
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
     figure.suptitle(f"{title(result)} (preset {result.preset})")
     _legend(figure)
     return drawing.save(figure, folder / "figure.png")
@@ -49,6 +54,10 @@ def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> P
         axis.set_title(f"{MODELS[model]}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
         rows += [(model, *map(float, numbers)) for numbers in zip(*drawn)]
+    for line in axes:
+        line[0].set_ylabel("y")
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
     drawing.hide_after(len(cells), axes)
     figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})")
     _legend(figure)
@@ -57,9 +66,14 @@ def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> P
 
 
 def likelihoods(results: Sequence[Result], folder: Path) -> Path:
-    """Table 4 as a picture: our likelihoods, with the published and the same std, the paper's, and the oracle's."""
+    """Table 4 as a picture: our likelihoods, with the published and the same std, the paper's, and the oracle's.
+
+    Models that predict each target alone come first: the likelihood of all targets jointly is another metric.
+    """
     cells = _required(results, "gp_likelihoods")
     kernels, models = list(KERNELS), [model for model in MODELS if any(model == name for name, _ in cells)]
+    models.sort(key=lambda model: kind(model) == "joint")
+    alone = sum(kind(model) == "marginal" for model in models)
     figure, axes = drawing.new_figure(1, len(kernels), width=3.4, height=1.2 + 0.27 * len(models), sharey=True)
     rows = []
     for axis, kernel in zip(axes[0], kernels):
@@ -69,9 +83,9 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
             ours = {std: log_likelihood(cells.get((model, std)), f"{kernel}/target") for std in _MARKS}
             paper = TABLE4.get(model, {}).get(kernel, (None,))[0]
             if oracle is not None:
-                axis.plot([oracle] * 2, [place - 0.5, place + 0.5], color=drawing.INK, linewidth=1.2)
+                axis.plot([oracle] * 2, [place - 0.5, place + 0.5], color=drawing.INK, linewidth=1.2, solid_capstyle="butt")
             for std, cell in ours.items():
-                if cell.mean is not None:
+                if cell.known and cell.mean > _LEAST:
                     axis.errorbar(cell.mean, place, xerr=cell.error, linestyle="none", **_MARKS[std])
             if paper is not None:
                 axis.plot(paper, place, **_PAPER)
@@ -79,14 +93,17 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
             rows.append((kernel, model, kind(model), *numbers, paper, oracle))
         axis.set_title(KERNELS[kernel])
         axis.set_xlabel("log-likelihood per target")
-        axis.set_xlim(left=max(axis.get_xlim()[0], -3))
-    axes[0][0].set_yticks(range(len(models)), [MODELS[model] for model in models])
+        axis.set_xlim(left=max(axis.get_xlim()[0], _LEAST))
+        if 0 < alone < len(models):
+            axis.axhline(alone - 0.5, color=drawing.INK, linewidth=0.6, linestyle=":")
+    names = [MODELS[model] + ("" if place < alone else " (joint)") for place, model in enumerate(models)]
+    axes[0][0].set_yticks(range(len(models)), names)
     axes[0][0].invert_yaxis()
     handles = [*(axes[0][0].plot([], [], **{"linestyle": "none"} | look)[0] for look in (*_MARKS.values(), _PAPER))]
     handles += axes[0][0].plot([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)")
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
-    figure.suptitle(f"1-D meta-regression (preset {next(iter(cells.values())).preset}); below -3 not shown")
-    columns = ["kernel", "model", "likelihood", "published_std", "sem", "same_std", "same_sem", "paper", "oracle"]
+    figure.suptitle(f"1-D meta-regression (preset {next(iter(cells.values())).preset}); below {_LEAST} not shown")
+    columns = ["kernel", "model", "likelihood", "published std", "published std, sem", "same std", "same std, sem", "paper", "oracle"]
     drawing.save_numbers(folder / "gp_likelihoods.csv", columns, rows)
     return drawing.save(figure, folder / "gp_likelihoods.png")
 
@@ -121,13 +138,11 @@ def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, colum
 
 
 def _legend(figure: Figure) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     handles = [
-        Patch(color=drawing.RED, alpha=0.4, label=f"prediction ± {_BAND} std"),
-        Patch(color=drawing.INK, alpha=0.3, label=f"posterior of the true kernel ± {_BAND} std"),
-        Line2D([], [], marker="o", linestyle="none", color=drawing.INK, label="context"),
-        Line2D([], [], marker="o", linestyle="none", color=drawing.INK, fillstyle="none", label="not shown to the model"),
+        (Patch(color=drawing.RED, alpha=0.3), Line2D([], [], color=drawing.RED, linewidth=1.4)),
+        (Patch(color=drawing.INK, alpha=0.2), Line2D([], [], color=drawing.INK, linewidth=1.0, linestyle="--")),
+        Line2D([], [], marker="o", linestyle="none", color=drawing.INK),
+        Line2D([], [], marker="o", linestyle="none", color=drawing.INK, fillstyle="none"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    labels = [f"prediction ± {_BAND} std", f"posterior of the true kernel ± {_BAND} std", "context", "not shown to the model"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8)
