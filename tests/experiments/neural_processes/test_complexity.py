@@ -4,7 +4,7 @@ import pytest
 from experiments.neural_processes import complexity
 from experiments.neural_processes.complexity import build, conditioning, growth, querying, updating
 
-SIZES = (128, 192, 256)  # two chunks and more, below the sizes at which XLA fuses attention
+SIZES = (128, 256, 384)  # two chunks and more, below the sizes at which XLA fuses attention
 
 
 def small(name):
