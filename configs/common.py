@@ -10,7 +10,7 @@ OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_int
 
 
 def ridge(op: str, alpha: float) -> dict:
-    """The learnt ridge of an attention model with any op: `alpha` at first, but for the Informers, which are defined for (0, 1) only."""
+    """The learnt ridge of an attention model with any op: `alpha` at first, but for the Informers, defined for (0, 1) only."""
     if op in ("informer", "sigma_informer"):
         return dict(alpha_kind="sigmoid", alpha=0.5)
     return dict(alpha_kind="softplus", alpha=alpha)

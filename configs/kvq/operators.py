@@ -44,8 +44,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
     for part in path:
         section = section[part]
     section.update(op=axes["op"], **common.ridge(axes["op"], 0.1))
-    if axes["preset"] == "quick":
-        config.train.steps = _QUICK_STEPS.get(axes["experiment"], config.train.steps)
+    if axes["preset"] == "quick" and axes["experiment"] in _QUICK_STEPS:
+        config.train.steps = _QUICK_STEPS[axes["experiment"]]
     config.update(name="kvq/operators", axes=axes)
     return config
 

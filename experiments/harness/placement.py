@@ -31,7 +31,10 @@ _PLACEMENTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Shardings of one run: `state` for arrays with a leading seed axis, `everywhere` for what each device holds whole."""
+    """Shardings of one run: `state` for arrays with a leading seed axis, `everywhere` for what each device holds whole.
+
+    `in_turn`: a device takes its seeds one after the other.
+    """
 
     state: NamedSharding
     everywhere: NamedSharding

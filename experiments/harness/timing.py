@@ -17,9 +17,9 @@ def interleaved(functions: Sequence[Callable[[], object]], repeats: int, budget_
     Returns:
       Seconds of one call: [repeats][functions].
     """
-    slowest = max((_seconds(function, 1), _seconds(function, 1))[1] for function in functions)
+    slowest = max((elapsed(function), elapsed(function))[1] for function in functions)
     calls = max(1, int(budget_s / (len(functions) * repeats * slowest)))
-    return [[_seconds(function, calls) for function in functions] for _ in range(repeats)]
+    return [[elapsed(function, calls) for function in functions] for _ in range(repeats)]
 
 
 def ratios(times: Sequence[Sequence[float]], of: int, over: int) -> list[float]:
@@ -37,7 +37,8 @@ def seconds(times: Sequence[Sequence[float]], of: int) -> float:
     return statistics.median(row[of] for row in times)
 
 
-def _seconds(function: Callable[[], object], calls: int) -> float:
+def elapsed(function: Callable[[], object], calls: int = 1) -> float:
+    """Seconds of one of `calls` calls in a row, the last of which has ended. The function returns arrays."""
     start = time.perf_counter()
     for _ in range(calls):
         out = function()

@@ -27,7 +27,8 @@ def chosen(results: Sequence[Result], experiment: str) -> dict[str, Result]:
 
     A cloud is only drawn: of runs that differ in nothing else, and so have the same errors, it is the one with a real cloud.
     """
-    return _in_order(_comparable(_each_training(results, experiment), experiment, lambda result: (_form(result), _dimension(result))))
+    own = _each_training(results, experiment)
+    return _in_order(_comparable(own, experiment, lambda result: (_form(result), _dimension(result))))
 
 
 def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result]:

@@ -127,13 +127,15 @@ def growth(program_of: Callable[[int], Program | None], sizes: Sequence[int]) ->
 
 
 def mark(measured: Sequence[float], sizes: Sequence[int]) -> str:
-    """The highest power of n with a share in a + b n + c n^2 at the largest n, fitted to the measured by non-negative least squares."""
+    """The highest power of n with a share in a + b n + c n^2 at the largest n, fitted by non-negative least squares."""
     terms = np.vander(np.asarray(sizes) / sizes[-1], 3, increasing=True)
     shares, _ = scipy.optimize.nnls(terms, np.asarray(measured, float))
     return _MARKS[max((power for power in (1, 2) if shares[power:].sum() > _SHARE * shares.sum()), default=0)]
 
 
-def table8(results: Sequence[Result], models: Sequence[str] = tuple(MODELS), sizes: Sequence[int] = (128, 256, 384), fixed: int = 64) -> Table:
+def table8(
+    results: Sequence[Result], models: Sequence[str] = tuple(MODELS), sizes: Sequence[int] = (128, 256, 384), fixed: int = 64
+) -> Table:
     """How the memory of every model grows with context, targets and new points; measured now, from no results.
 
     Tables 1 and 2 are rows of it. Layers and widths are small: they do not change what grows.
@@ -153,7 +155,8 @@ def table8(results: Sequence[Result], models: Sequence[str] = tuple(MODELS), siz
     caption = (
         f"Growth of the compiler's temporary memory from {sizes[0]} to {sizes[-1]} points, {fixed} of the others: constant, linear or "
         f"quadratic, the highest power with more than {_SHARE:.0%} of it in a fit; none: the model has no such phase. A "
-        f"state of constant size takes its points in chunks of {CHUNK}; CMANP-AND predicts by blocks. The paper prints marks for these cells, which our copy of it does not show."
+        f"state of constant size takes its points in chunks of {CHUNK}; CMANP-AND predicts by blocks. The paper prints marks for "
+        "these cells, which our copy of it does not show."
     )
     return Table("Memory complexity of neural processes (CMANP paper, Table 8)", columns, rows, caption)
 
@@ -176,9 +179,9 @@ def times(results: Sequence[Result], models: Sequence[str] = tuple(MODELS), few:
         programs = [program_of(model) for program_of in phases.values()]
         rows.append((MODELS[name], [Cell(1e3 * seconds(program)) if program else "none" for program in programs]))
     caption = (
-        f"Milliseconds of a call on one {jax.devices()[0].device_kind} device, median of {_TURNS}. Conditioning by context points; querying of targets "
-        "of context points; updating by new points after context points. Published sizes, but 4 samples where a model draws some; none: the model has no such phase. "
-        "CMANP-AND draws one sample by blocks when it is queried."
+        f"Milliseconds of a call on one {jax.devices()[0].device_kind} device, median of {_TURNS}. Conditioning by context "
+        "points; querying of targets of context points; updating by new points after context points. Published sizes, but 4 samples "
+        "where a model draws some; none: the model has no such phase. CMANP-AND draws one sample by blocks when it is queried."
     )
     return Table("Time of neural processes (beside the CMANP paper, Figures 3 and 8)", ["model", *phases], rows, caption)
 

@@ -31,10 +31,8 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             if row == 0:
                 axes[row][column].set_title(f"{count} context points")
         axes[row][0].set_ylabel(f"{KERNELS[kernel]}, y")
-    for axis in axes[-1]:
-        axis.set_xlabel("x")
     figure.suptitle(f"{title(result)} (preset {result.preset})")
-    _legend(figure)
+    _explain(figure, axes)
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -56,11 +54,9 @@ def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> P
         rows += [(model, *map(float, numbers)) for numbers in zip(*drawn)]
     for line in axes:
         line[0].set_ylabel("y")
-    for axis in axes[-1]:
-        axis.set_xlabel("x")
     drawing.hide_after(len(cells), axes)
     figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})")
-    _legend(figure)
+    _explain(figure, axes)
     drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
     return drawing.save(figure, folder / f"{name}.png")
 
@@ -137,7 +133,10 @@ def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, colum
     axis.set_ylim(low, high)
 
 
-def _legend(figure: Figure) -> None:
+def _explain(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
+    """Names x below the panels, and below it what they show."""
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
     handles = [
         (Patch(color=drawing.RED, alpha=0.3), Line2D([], [], color=drawing.RED, linewidth=1.4)),
         (Patch(color=drawing.INK, alpha=0.2), Line2D([], [], color=drawing.INK, linewidth=1.0, linestyle="--")),

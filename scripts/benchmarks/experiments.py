@@ -10,7 +10,6 @@ import json
 import os
 import re
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,9 +65,7 @@ def measured(experiment: Experiment, config: ConfigDict, chunk_steps: int, budge
     needed = trainer.compiled.memory_analysis().temp_size_in_bytes
     if needed > free_memory():
         return f"does not fit in memory: {needed / 1e9:.1f} GB"
-    start = time.perf_counter()
-    jax.block_until_ready(trainer.run())
-    seconds, note = time.perf_counter() - start, "  (of one chunk)"
+    seconds, note = timing.elapsed(trainer.run), "  (of one chunk)"
     if (_TURNS + 2) * seconds <= budget_s:  # two calls find out how many fill a turn
         seconds, note = timing.seconds(timing.interleaved([trainer.run], _TURNS, budget_s), 0), ""
     return f"{chunk_steps / seconds:10.3g}{outside_products(trainer):18.0%}{note}"

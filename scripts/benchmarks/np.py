@@ -36,7 +36,8 @@ def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: flo
     rate = matmul_rate(budget_s)
     print(f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
           f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s")
-    print(f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'GFLOP':>8}{'of rate':>9}{'published ms':>14}{'times as fast':>24}")
+    print(f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'GFLOP':>8}{'of rate':>9}"
+          f"{'published ms':>14}{'times as fast':>24}")
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
     for model in (model for model in _CONDITIONED if model in models):
