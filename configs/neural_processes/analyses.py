@@ -1,17 +1,19 @@
 """What CMANP's bottleneck and CMANP-AND's blocks cost and bring: CMANP paper, Section 4.2.1 and appendix, Figures 4, 6, 9, 10.
 
     python -m scripts.sweep --config configs/neural_processes/analyses.py:preset=quick     # all cells
-    python -m experiments.run --config configs/neural_processes/analyses.py:model=cmanp,latents=2,preset=quick
+    python -m experiments.run --config configs/neural_processes/analyses.py:latents=2,preset=quick
 
-The task, the models and the training are those of gp.py, `quick` with 5000 steps, 7500 for CMANP-AND. One cell is one model of
-one size:
+The task, the models and the training are those of gp.py. There are two studies:
 
-latents         L_I, what a block hands to the next, and
-block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
-width           of the latents, and of all else in the model: 64 where `base`
+study=sizes     CMANP with other sizes; `quick` has 5000 steps:
+    latents         L_I, what a block hands to the next, and
+    block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
+    width           of the latents, and of all else in the model: 64 where `base`
+study=blocks    CMANP and CMANP-AND for as long as it takes, in `quick`, until their order is that of `paper`: 25,000 steps, 15
+                to 25 minutes each on one core
 
 CMANP-AND is trained once, on all targets at once; its evaluation then goes through `evaluation.block_sizes`, of which 46 is all
-targets. Figures 9 and 10 show both models at the base sizes, CMANP-AND predicting all points as one block. The paper's text
+targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predicting all points as one block. The paper's text
 gives neither the sizes of Figures 4 and 6 nor the number of context points of Figures 9 and 10: both are ours.
 """
 from ml_collections import ConfigDict
@@ -20,6 +22,7 @@ from configs import common
 
 _MODELS = ("cmanp", "cmanp_and")
 PRESETS = ("quick", "tiny", "paper")
+STUDIES = {"sizes": 5000, "blocks": 25_000}  # the steps of `quick`
 SIZES = ("base", "1", "2", "8", "32")
 WIDTHS = ("base", "16", "32")
 # The base (latents and block latents, width) of a preset.
@@ -27,8 +30,10 @@ _BASES = {"tiny": (4, 16), "quick": (8, 64), "paper": (128, 64)}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
-    """The config of one cell; axes: model, latents, block_latents, width, preset. In it, `base` is a number."""
-    axes = common.parse_axes(arg, model=_MODELS, latents=SIZES, block_latents=SIZES, width=WIDTHS, preset=PRESETS)
+    """The config of one cell; axes: model, study, latents, block_latents, width, preset. In it, `base` is a number."""
+    axes = common.parse_axes(
+        arg, model=_MODELS, study=tuple(STUDIES), latents=SIZES, block_latents=SIZES, width=WIDTHS, preset=PRESETS
+    )
     preset, blocks = axes["preset"], axes["model"] == "cmanp_and"
     size, width = map(str, _BASES[preset])
     axes |= {axis: base for axis, base in dict(latents=size, block_latents=size, width=width).items() if axes[axis] == "base"}
@@ -55,7 +60,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
             model=common.neural_process(axes["model"], 1, _parts(axes, tiny=preset == "tiny")),
             optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
             train=dict(
-                steps={"tiny": 20, "quick": 7500 if blocks else 5000, "paper": 100_000}[preset],
+                steps={"tiny": 20, "quick": STUDIES[axes["study"]], "paper": 100_000}[preset],
                 batch_size=16,
                 seed=0,
                 seeds={"tiny": 2, "quick": 1, "paper": 5}[preset],
@@ -81,10 +86,11 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 
 def sweep() -> list[dict[str, str]]:
-    """The cells of Figures 4 and 6; two that come to the same numbers are one run."""
+    """The cells of all figures; two that come to the same numbers are one run."""
     sizes, widths = SIZES[1:], WIDTHS[1:]
     return [
-        *({"model": model} for model in _MODELS),
+        *({"model": model, "study": "blocks"} for model in _MODELS),
+        {"study": "sizes"},
         *({"latents": size, "block_latents": size} for size in sizes),
         *({"block_latents": size} for size in sizes),
         *({"latents": size} for size in sizes),

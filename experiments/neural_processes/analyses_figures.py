@@ -34,18 +34,21 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 def figure4(results: Sequence[Result], folder: Path) -> Path:
     """CMANP-AND: time (left) and likelihood (middle) against the block size; CMANP: likelihood against |L_I| = |L_B| (right).
 
-    The time is measured now, on arguments of the evaluation's shapes: one function, all slots of its context and targets.
+    The broken lines in the middle are the CMANP that has been trained as long. The time is measured now, on arguments of the evaluation's shapes: one function, all slots of its context and targets.
     """
     own = _own(results, "Figure 4")
     figure, ((left, middle, right),) = drawing.new_figure(1, 3, width=3.4, height=3.0)
     rows = []
-    blocks = base_cells(own).get("cmanp_and")
+    models = study_of_blocks(own)
+    blocks, without = models.get("cmanp_and"), models.get("cmanp")
     if blocks:
         sizes = blocks.config["evaluation"]["block_sizes"]
         times = [1e3 * _seconds(blocks, size) for size in sizes]
         left.plot(sizes, times, "o-", color=drawing.INK, markersize=4)
         rows += [("time", "", size, "", "", "", time) for size, time in zip(sizes, times)]
         rows += _draw_likelihoods(middle, "block size", {size: (blocks, f"@{size}") for size in sizes}, "joint")
+    if without:
+        rows += _draw_levels(middle, sizes, without)
     rows += _draw_likelihoods(right, "both", _marginal(own, "latents", "block_latents"), "marginal")
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
     middle.set(xlabel="block size", title="CMANP-AND")
@@ -77,7 +80,7 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
 
 def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
     """Size -> the CMANP with it on all the axes `varied`, its other sizes as in most cells; sizes increasing."""
-    base = {"model": "cmanp"} | _base_sizes(results)
+    base = {"model": "cmanp", "study": "sizes"} | _base_sizes(results)
     found = {}
     for result in results:
         axes = result.content["axes"]
@@ -87,9 +90,9 @@ def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
     return dict(sorted(found.items()))
 
 
-def base_cells(results: Sequence[Result]) -> dict[str, Result]:
-    """Model -> its result at the sizes that most cells have."""
-    base = _base_sizes(results)
+def study_of_blocks(results: Sequence[Result]) -> dict[str, Result]:
+    """Model -> its result in the study of blocks."""
+    base = {"study": "blocks"} | _base_sizes(results)
     found = {result.content["axes"]["model"]: result for result in results if base.items() <= result.content["axes"].items()}
     return {model: found[model] for model in MODELS if model in found}
 
@@ -138,6 +141,16 @@ def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, tuple[Result
     return rows
 
 
+def _draw_levels(axis: Axes, sizes: Sequence[int], result: Result) -> Rows:
+    """A broken line for each kernel over all block sizes: the likelihood of a model without blocks."""
+    rows = []
+    for kernel, colour in _COLOURS.items():
+        found, gap = (result.metrics[f"trained/{kernel}/{name}"] for name in ("target", "gap_marginal"))
+        axis.plot(sizes, [found["mean"]] * len(sizes), "--", color=colour, linewidth=1.2, label=f"{KERNELS[kernel]}, CMANP")
+        rows.append(("no blocks", kernel, "", found["mean"], gap["sem"], "", ""))
+    return rows
+
+
 def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows: Rows, path: Path) -> Path:
     for axis in axes:
         sizes = sorted({float(x) for line in axis.get_lines() for x in line.get_xdata()})
@@ -155,9 +168,9 @@ def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows
 
 
 def _draw_curves(results: Sequence[Result], place: int, folder: Path, name: str, figure_name: str) -> Path:
-    cells = base_cells(_own(results, figure_name))
+    cells = study_of_blocks(_own(results, figure_name))
     if not cells:
-        raise UserError(f"{figure_name} needs a result of neural_processes/analyses at the sizes of most cells; there is none")
+        raise UserError(f"{figure_name} needs a result of neural_processes/analyses with study=blocks; there is none")
     figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     rows = []
     for line, (model, result) in zip(axes, cells.items()):

@@ -43,7 +43,7 @@ class Blocks(NeuralProcess):
 def blocks_config(monkeypatch) -> ConfigDict:
     """The config of CMANP-AND at preset tiny with `Blocks` in its place."""
     monkeypatch.setitem(NEURAL_PROCESSES, "cmanp_and", Blocks)
-    config = config_file.get_config("model=cmanp_and,preset=tiny")
+    config = config_file.get_config("model=cmanp_and,study=blocks,preset=tiny")
     config.model = ConfigDict(dict(name="cmanp_and", dim_y=1, block_size=5))
     return config
 
@@ -61,7 +61,7 @@ def test_sizes_reach_the_model():
     assert config.axes.block_latents == "8", "a number, so that equal cells are one run"
     cells = [axes for axes, _ in cells_of(config_file, "preset=quick", {})]
     configs = {config_hash(config) for _, config in cells_of(config_file, "preset=quick", {})}
-    assert len(cells) == 16 and len(configs) == 13
+    assert len(cells) == 17 and len(configs) == 14
 
 
 def test_blocks_of_all_sizes_judge_the_same_functions(blocks_config):
@@ -97,7 +97,7 @@ def test_a_whole_run(blocks_config, tmp_path):
     blocks_config.evaluation.update(kernels=("rbf",), block_sizes=(46,))
     result = launch(blocks_config, tmp_path / "run", Options(), Console(file=io.StringIO()))
     table = analyses.run_table([result])
-    assert table.title == "CMANP-AND, block_latents 4, latents 4, width 16"
+    assert table.title == "CMANP-AND, block_latents 4, latents 4, study blocks, width 16"
     assert [name for name, _ in table.rows] == ["RBF", "RBF, blocks of 46"]
     own, of_blocks = (cells[0].mean for _, cells in table.rows)
     assert of_blocks == pytest.approx(own + 5 - 46, rel=1e-5)
@@ -138,18 +138,25 @@ def test_a_curve_varies_what_it_says(given):
     ):
         drawn = analyses_figures.curve(own, *fields)
         assert {size: result.metrics["trained/rbf/target"]["mean"] for size, result in drawn.items()} == expected
-    assert list(analyses_figures.base_cells(own)) == ["cmanp"]
+
+
+def test_the_study_of_blocks_holds_both_models(given, tmp_path):
+    both = [Result(tmp_path, content(f"model={model},study=blocks")) for model in ("cmanp_and", "cmanp")]
+    assert list(analyses_figures.study_of_blocks([*given, *both])) == ["cmanp", "cmanp_and"]
+    assert not analyses_figures.study_of_blocks(given)
 
 
 def test_figures_of_sizes_draw_what_is_there(given, tmp_path):
     tiny = [result for result in given if result.preset == "tiny"]
-    with_blocks = content("model=cmanp_and")
+    with_blocks = content("model=cmanp_and,study=blocks")
     with_blocks["config"]["evaluation"]["block_sizes"] = [46]
     with_blocks["config"]["model"] |= dict(num_layers=1, std_layers=1)
+    both = [Result(tmp_path, with_blocks), Result(tmp_path, content("model=cmanp,study=blocks"))]
     for name, found, panels in (
         ("figure6", tiny, {"latents", "block_latents", "width"}),
         ("figure4", tiny, {"both"}),
         ("figure4", [*tiny, Result(tmp_path, with_blocks)], {"both", "time", "block size"}),
+        ("figure4", [*tiny, *both], {"both", "time", "block size", "no blocks"}),
     ):
         assert FIGURES[name](found, tmp_path).read_bytes()[1:4] == b"PNG"
         rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
