@@ -5,16 +5,17 @@ turn (scan), which is for models whose arrays of all seeds together leave the ca
 one device, `data` splits each batch over all devices and replicates the parameters, `seeds` trains different seeds on different
 devices. JAX's pmap is today itself a wrapper over this machinery, so there is no separate path for it.
 """
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.harness.errors import ConfigError
+from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
@@ -90,6 +91,33 @@ def wait_for_all(moment: str) -> None:
     """Holds each process of a multi-host run until all have reached the `moment`."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(moment)
+
+
+def shares_of_cores(workers: int | None = None) -> list[set[int]]:
+    """The cores of this process, dealt to processes that work at the same time; None: as many as there are cores.
+
+    Raises:
+      UserError: more workers than cores.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count())
+    workers = workers or len(cores)
+    if workers > len(cores):
+        raise UserError(f"{workers} workers, but this process has {len(cores)} cores")
+    return [set(cores[first::workers]) for first in range(workers)]
+
+
+@contextlib.contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Holds this thread, and the processes that it starts, on some cores, where the system can do so."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def is_writer() -> bool:

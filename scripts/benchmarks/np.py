@@ -1,19 +1,23 @@
 """Neural processes at the published GP setting: training, conditioning and querying, acting.
 
-Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included, of one seed
-and each of five, at once (vmap) and in turn; beside the published PyTorch code's time for a step without sampling, on two cores of
-one machine of another day: a quotation, no measurement.
+Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included: of one seed;
+of each of five, at once (vmap) and in turn; and of one on each core, in processes of their own, as `sweep --workers` runs cells: the
+time of a step over the number of cores. Beside it the published PyTorch code's time for a step without sampling, on two cores of one
+machine of another day: a quotation, no measurement.
 Floating-point work is the compiler's count for one step; its rate is set against that of matrix products measured in this run, of the
 shape that most of these models' products have, (800 x 64) (64 x 256).
 """
 import functools
+import statistics
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
 from configs.neural_processes import gp, wheel
-from experiments.harness import settings, timing
+from experiments.harness import placement, settings, timing
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points, condition_made, has_state
 from scripts.benchmarks import training
 
@@ -36,8 +40,8 @@ def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: flo
     rate = matmul_rate(budget_s)
     print(f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
           f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s")
-    print(f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'GFLOP':>8}{'of rate':>9}"
-          f"{'published ms':>14}{'times as fast':>24}")
+    print(f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}{'of rate':>9}"
+          f"{'published ms':>14}{'times as fast':>32}")
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
     for model in (model for model in _CONDITIONED if model in models):
@@ -72,12 +76,39 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
     cases = ((1, "single"), (_SEEDS, "single"), (_SEEDS, "in_turn"))
     trainers = [trainer(model, preset, seeds, _STEPS, placement) for seeds, placement in cases]
     times = timing.interleaved([each.run for each in trainers], _TURNS, 3 * budget_s)
-    one, at_once, in_turn = per_seed = [timing.seconds(times, case) / _STEPS / seeds for case, (seeds, _) in enumerate(cases)]
+    per_seed = [timing.seconds(times, case) / _STEPS / seeds for case, (seeds, _) in enumerate(cases)]
+    per_seed.append(_seconds_on_each_core(model, preset, budget_s))
     flops = trainers[0].compiled.cost_analysis()["flops"]  # the body of a loop counts once
     published = PUBLISHED_MS.get(model)
     beside = "".join(f"{published / (1e3 * seconds):8.2f}" for seconds in per_seed) if published else ""
-    return (f"{model:16}{1e3 * one:9.1f}{1e3 * at_once:14.1f}{1e3 * in_turn:9.1f}{flops / 1e9:8.2f}{flops / one / rate:9.0%}"
+    one, at_once, in_turn, on_each = (1e3 * seconds for seconds in per_seed)
+    return (f"{model:16}{one:9.1f}{at_once:14.1f}{in_turn:9.1f}{on_each:14.1f}{flops / 1e9:8.2f}{flops / per_seed[0] / rate:9.0%}"
             f"{published or float('nan'):14.1f}{beside}")
+
+
+def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
+    """Seconds of a training step of a seed, when every core trains one in a process of its own."""
+    shares = placement.shares_of_cores()
+    command = [sys.executable, "-c", f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})"]
+    processes = []
+    for cores in shares:
+        with placement.on_cores(cores):
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    for process in processes:
+        process.stdout.readline()  # it is ready
+    for process in processes:
+        print(file=process.stdin, flush=True)
+    return statistics.mean(float(process.communicate()[0]) for process in processes) / len(shares)
+
+
+def train_when_told(model: str, preset: str, budget_s: float) -> None:
+    """Compiles, says so on standard output, waits for a line on standard input, and prints the seconds of a step."""
+    run = trainer(model, preset, 1, _STEPS).run
+    jax.block_until_ready(run())
+    print("ready", flush=True)
+    sys.stdin.readline()
+    times = timing.interleaved([run], _TURNS, budget_s)
+    print(timing.seconds(times, 0) / _STEPS)
 
 
 def _built(model: str, preset: str):

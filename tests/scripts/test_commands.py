@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts import catalogue
+from experiments.harness.errors import Diverged, UserError
+from scripts import catalogue, sweep
 from tests.scripts.command import ROOT, run
 
 SWEEP = ("--config=configs/intention/sine.py:preset=tiny", "--config.evaluation.counts=(1, 5, 9)", "--config.train.steps=20")
@@ -38,6 +39,27 @@ def test_a_sweep_goes_on_after_a_cell_that_fails(tmp_path):
     """With an inner rate that explodes, MAML alone diverges; --config keys of one model are no keys of the others."""
     told = run("sweep", *SWEEP, "--config.model.inner_rate=1e9", "--workdir", tmp_path / "runs", code=2)
     assert "inner_rate" in told and not (tmp_path / "runs").exists()
+
+
+def test_two_workers_come_to_the_results_of_one(runs, tmp_path):
+    told = run("sweep", *SWEEP, "--workdir", tmp_path, "--workers", 2)
+    assert told.count("run: ") == told.count("done in ") == 4
+    for path in tmp_path.rglob("result.json"):
+        made, expected = (json.loads(file.read_text())["metrics"] for file in (path, runs / path.relative_to(tmp_path)))
+        assert made.keys() == expected.keys()
+        for name, found in made.items():
+            np.testing.assert_allclose(found["mean"], expected[name]["mean"], rtol=1e-3, err_msg=name)
+
+
+def test_a_worker_reports_what_its_process_says(tmp_path):
+    config = "--config=configs/intention/sine.py:model=attention,preset=tiny"
+    for option, error, said in (
+        ("--config.train.steps=0", UserError, "steps"),
+        ("--config.optimizer.learning_rate=1e30", Diverged, "finite"),
+        ("--config.train.batch_size=many", UserError, "batch_size"),
+    ):
+        with pytest.raises(error, match=said):
+            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path)
 
 
 def test_figures_and_their_numbers(runs, tmp_path):
