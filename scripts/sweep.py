@@ -8,8 +8,8 @@ have other lists of cells than sweep(): --cells figure14 is figure14() of the co
 small models gain little from a second core. With accelerators one run already uses them.
 
 A config may define unneeded(config, finished) -> str | None: why a cell can be left out, given the content of the result.json
-of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds. Of
-cells in a row that are left out for one reason, the first is told.
+of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds; with
+several workers some cells of it have begun by then. Of cells in a row that are left out for one reason, the first is told.
 """
 import concurrent.futures
 import importlib.util
@@ -112,6 +112,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     if _WORKERS.value == 1:
         work(here)
         return
+
     def work_on(cores: set[int]) -> None:
         with placement.on_cores(cores):
             work(in_process)
@@ -131,9 +132,12 @@ def _pending(module: ModuleType, name: str, listed: list[tuple[str, ConfigDict]]
              console: Console) -> Iterator[tuple[str, ConfigDict, Path]]:
     """(axes, config, run folder) of each cell that is to be run; says what becomes of each, and adds to `finished`."""
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
-    told = None
+    told, begun = None, set()
     for axes, config in listed:
         path = default_path(root, config)
+        if path in begun:  # two cells can be one run
+            continue
+        begun.add(path)
         done = (path / "result.json").exists()
         reason = None if done else unneeded(config, finished)
         if reason is None:

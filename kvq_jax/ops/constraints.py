@@ -9,6 +9,8 @@ With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met wit
 which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and derivatives are
 those of the equations above for the final one (they are exact unless a constraint is on the verge of becoming active).
 """
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -17,6 +19,8 @@ from kvq_jax.ops import linalg, regression
 from kvq_jax.ops.linalg import matmul, transpose
 
 Array = jax.Array
+# Active set -> (multipliers, 0 where not active; violation c - C'w), all [..., k, p].
+Conditions = Callable[[Array], tuple[Array, Array]]
 
 
 def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
@@ -47,10 +51,7 @@ def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array
     Raises:
         ValueError: if shapes do not fit, for an unknown method or route, or a number alpha < 0.
     """
-    def run(query, *rest):
-        return matmul(query, _weights(*rest, method, equality, route))
-
-    return _fit(run, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
+    return _fit(matmul, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
 
 def constrained_weights(key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
@@ -61,15 +62,17 @@ def constrained_weights(key: Array, value: Array, *, mask: Array | None = None, 
     Args, Raises: as `constrained_intention`; the mask is [..., N].
     """
     nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
-    run = lambda query, *rest: _weights(*rest, method, equality, route)
-    return _fit(run, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
+    return _fit(lambda query, w: w, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
 
-def _fit(run, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
-    regression.checked_route(alpha, route)
+def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
+    """use(query, w)."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: expected one of {', '.join(METHODS)}")
-    d, k = jnp.shape(key)[-1], jnp.shape(value)[-1]
+    (n, d), k = jnp.shape(key)[-2:], jnp.shape(value)[-1]
+    few = (route == "dual" or route == "auto" and n < d) and regression.checked_route(alpha, route) != "pinv"
+    if few and method == "exact" and constraints is bounds is equality is None:
+        return regression.fit(lambda query, *rest: use(query, _non_negative(*rest)), query, key, value, mask, scalars=(alpha,))
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
     bounds = jnp.zeros(p) if bounds is None else jnp.asarray(bounds)
@@ -79,7 +82,36 @@ def _fit(run, query, key, value, mask, alpha, constraints, bounds, method, equal
                          f"got {constraints.shape} and {bounds.shape}")
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
+    run = lambda query, *rest: use(query, _weights(*rest, method, equality, route))
     return regression.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
+
+
+def _non_negative(key, value, keep, alpha) -> Array:
+    """w >= 0 [..., d, k] from systems of N equations. With K_f the keys' free columns, those whose constraint is not active,
+
+        w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
+    """
+    rows, targets = regression.root(keep) * key, transpose(regression.root(keep) * value)[..., None]
+    n, d = rows.shape[-2:]
+    products = transpose(rows)[..., :, None] * transpose(rows)[..., None, :]  # [..., d, N, N]
+    ridge = (alpha[..., None] if isinstance(alpha, jax.Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
+    unit = lax.rsqrt((rows ** 2).sum(-2, keepdims=True) + alpha)
+
+    def pull(active):
+        """K'u, [..., k, d]."""
+        grams = matmul((~active).astype(rows.dtype), products.reshape(*products.shape[:-2], n * n))
+        u = linalg.solve(grams.reshape(*grams.shape[:-1], n, n) + ridge, targets)[..., 0]
+        return matmul(u, rows)
+
+    def conditions(active):
+        pulled = pull(active)
+        return jnp.where(active, -alpha * pulled, 0) * unit, jnp.where(active, 0, -pulled) / unit
+
+    active = jnp.zeros((*jnp.broadcast_shapes(rows.shape[:-2], targets.shape[:-3]), targets.shape[-3], d), bool)
+    gap = conditions(active)[1]
+    active, wanted = _optimal(lambda active: lax.stop_gradient(conditions(active)), lax.stop_gradient(gap), active)
+    solution = jnp.where(active, 0, pull(active))
+    return transpose(jnp.where(_met(conditions(active)[1], gap, active, wanted), solution, jnp.nan))
 
 
 def _weights(key, value, keep, alpha, constraints, bounds, method, equality, route) -> Array:
@@ -97,13 +129,21 @@ def _weights(key, value, keep, alpha, constraints, bounds, method, equality, rou
     system = ((system + transpose(system)) / (2 * unit[..., :, None] * unit[..., None, :]))[..., None, :, :]
     gap = gap / unit[..., None, :]
     equality = jnp.broadcast_to(False if equality is None else equality, gap.shape)
-    active, wanted = METHODS[method](*map(lax.stop_gradient, (system, gap)), equality)
-    multipliers = _multipliers(system, gap, active)
-    short = gap - _times(system, multipliers)  # c - C'w
-    missed = jnp.where(active, jnp.abs(short), jnp.where(wanted, short, 0)).max(-1)
-    met = missed <= jnp.sqrt(jnp.finfo(gap.dtype).eps) * (1 + jnp.abs(gap).max(-1))
+
+    def conditions(active):
+        multipliers = _multipliers(system, gap, active)
+        return multipliers, gap - _times(system, multipliers)
+
+    active, wanted = METHODS[method](lambda active: lax.stop_gradient(conditions(active)), lax.stop_gradient(gap), equality)
+    multipliers, violation = conditions(active)
     solution = free + matmul(directions, jnp.swapaxes(multipliers / unit[..., None, :], -1, -2))
-    return jnp.where(met[..., None, :], solution, jnp.nan)
+    return jnp.where(transpose(_met(violation, gap, active, wanted)), solution, jnp.nan)
+
+
+def _met(violation: Array, gap: Array, active: Array, wanted: Array) -> Array:
+    """Whether a column meets its constraints, [..., k, 1]."""
+    missed = jnp.where(active, jnp.abs(violation), jnp.where(wanted, violation, 0)).max(-1, keepdims=True)
+    return missed <= jnp.sqrt(jnp.finfo(gap.dtype).eps) * (1 + jnp.abs(gap).max(-1, keepdims=True))
 
 
 def _multipliers(system: Array, gap: Array, active: Array) -> Array:
@@ -120,25 +160,25 @@ def _times(system: Array, vector: Array) -> Array:
     return matmul(system, vector[..., None])[..., 0]
 
 
-def _all(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+def _all(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
     return jnp.ones_like(equality), jnp.ones_like(equality)
 
 
-def _violated(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+def _violated(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
     return equality | (gap > 0), equality
 
 
-def _optimal(system: Array, gap: Array, equality: Array) -> tuple[Array, Array]:
+def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
     """The active set of the optimum of the dual, min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0 (free for equalities).
 
     The dual has p variables whatever d is. Most columns are done after a few exchanges; steps that always end do the others.
     """
     tolerance = 10 * gap.shape[-1] * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
-    active = _stepped(system, gap, equality, tolerance, *_exchanged(system, gap, equality, tolerance))
+    active = _stepped(conditions, gap, equality, tolerance, *_exchanged(conditions, gap, equality, tolerance))
     return active, jnp.ones_like(active)
 
 
-def _exchanged(system: Array, gap: Array, equality: Array, tolerance: Array) -> tuple[Array, Array]:
+def _exchanged(conditions: Conditions, gap: Array, equality: Array, tolerance: Array) -> tuple[Array, Array]:
     """(active set, whether it is the optimum's [..., 1]) by block principal pivoting: Portugal, Judice and Vicente 1994; Kim and
     Park 2011, Section 4.
 
@@ -154,8 +194,7 @@ def _exchanged(system: Array, gap: Array, equality: Array, tolerance: Array) -> 
 
     def exchange(state):
         step, done, active, fewest = state
-        multipliers = _multipliers(system, gap, active)
-        violation = gap - _times(system, multipliers)
+        multipliers, violation = conditions(active)
         wrong = jnp.where(active, ~equality & (multipliers < 0), violation > tolerance)
         number = wrong.sum(-1, keepdims=True)
         amount = jnp.where(wrong, jnp.where(active, -multipliers, violation), 0)
@@ -170,7 +209,7 @@ def _exchanged(system: Array, gap: Array, equality: Array, tolerance: Array) -> 
     return active, done
 
 
-def _stepped(system: Array, gap: Array, equality: Array, tolerance: Array, active: Array, done: Array) -> Array:
+def _stepped(conditions: Conditions, gap: Array, equality: Array, tolerance: Array, active: Array, done: Array) -> Array:
     """The active set by the method of Lawson and Hanson 1974, Section 23.3; where `done`, `active` as it is.
 
     A step either solves for the active multipliers, and then activates the constraint that is violated most, or, if a
@@ -184,10 +223,9 @@ def _stepped(system: Array, gap: Array, equality: Array, tolerance: Array, activ
 
     def advance(state):
         step, done, active, barred, current = state
-        target = _multipliers(system, gap, active)
+        target, violation = conditions(active)
         negative = active & ~equality & (target <= 0)
         stays = ~negative.any(-1, keepdims=True)
-        violation = gap - _times(system, target)
         wanted = ~active & ~barred & (violation > tolerance)
         worst = jnp.arange(p) == jnp.argmax(jnp.where(wanted, violation, -jnp.inf), -1, keepdims=True)
         fraction = jnp.where(negative, current / jnp.where(current > target, current - target, 1), jnp.inf)
@@ -205,5 +243,5 @@ def _stepped(system: Array, gap: Array, equality: Array, tolerance: Array, activ
     return lax.while_loop(unfinished, advance, start)[2]
 
 
-# Name -> (system, gap, equality) -> (active set, which constraints the solution must satisfy).
+# Name -> (conditions, gap, equality) -> (active set, which constraints the solution must satisfy).
 METHODS = {"exact": _optimal, "one_shot": _violated, "equality": _all}

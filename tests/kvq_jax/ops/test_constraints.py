@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import optimize
 
-from kvq_jax.ops import intention, intention_weights
+from kvq_jax.ops import constraints as module, intention, intention_weights
 from kvq_jax.ops.constraints import METHODS, constrained_intention, constrained_weights
 from tests.kvq_jax.ops.gradients import check_gradients
 
@@ -66,12 +66,37 @@ def test_exact_is_the_quadratic_program(seed, p):
 
 
 @few
-@given(seed=st.integers(0, 2 ** 16))
-def test_non_negative_least_squares_is_the_default(seed):
+@given(seed=st.integers(0, 2 ** 16), n=st.sampled_from([1, 4, 8]), route=st.sampled_from(["primal", "dual"]))
+def test_non_negative_least_squares_is_the_default(seed, n, route):
     with jax.enable_x64(True):
-        key, value, *_ = draw(d=6, k=1, seed=seed)
-        stacked = np.concatenate([key, ALPHA ** 0.5 * np.eye(6)]), np.concatenate([value[:, 0], np.zeros(6)])
-        close(weights(key, value, alpha=ALPHA)[:, 0], optimize.nnls(*stacked)[0])
+        key, value, *_ = draw(n=n, d=6, seed=seed)
+        w = weights(key, value, alpha=ALPHA, route=route)
+        for column in range(2):
+            stacked = np.concatenate([key, ALPHA ** 0.5 * np.eye(6)]), np.concatenate([value[:, column], np.zeros(6)])
+            close(w[:, column], optimize.nnls(*stacked)[0])
+
+
+def test_systems_of_the_number_of_keys_broadcast_as_those_of_the_number_of_features(x64):
+    key, value = (jnp.stack([draw(n=4, d=9, k=3, seed=seed)[i] for seed in range(6)]).reshape(3, 2, 4, -1) for i in (0, 1))
+    query = jnp.asarray(np.random.default_rng(9).normal(size=(3, 2, 5, 9)))
+    some = jnp.arange(4) < jnp.array([4, 2, 0])[:, None, None]
+    pairs = jnp.asarray(np.random.default_rng(1).random((3, 2, 5, 4)) < 0.6)
+    for alpha, mask in ((ALPHA, some), (jnp.array([0.1, 1.0]), pairs), (jnp.full((3, 1), 0.5), None)):
+        op = jax.jit(functools.partial(constrained_intention, alpha=alpha, mask=mask), static_argnames="route")
+        close(op(query, key, value, route="primal"), op(query, key, value))
+        close(op(query, key, value, route="dual"), op(query, key, value))
+    one = value[:1, :1], key[0, 0]
+    close(weights(one[1], one[0], alpha=ALPHA), weights(one[1], one[0], alpha=ALPHA, route="primal"))
+
+
+@pytest.mark.parametrize("route", ["primal", "dual"])
+def test_steps_end_where_exchanges_do(route, x64, monkeypatch):
+    key, value, *_ = draw(n=20, d=24, k=40)
+    expected = constrained_weights(key, value, alpha=ALPHA, route=route)
+    assert (expected >= -1e-12).all() and 0.2 < (expected > 1e-9).mean() < 0.8
+    none = lambda conditions, gap, equality, tolerance: (equality, jnp.zeros((*gap.shape[:-1], 1), bool))
+    monkeypatch.setattr(module, "_exchanged", none)
+    close(constrained_weights(key, value, alpha=ALPHA, route=route), expected)
 
 
 def test_boxes_are_bounded_least_squares(x64):
@@ -223,6 +248,11 @@ def test_gradients_against_finite_differences(method, x64):
     mask = jnp.arange(8) != 2
     op = lambda k, v, c, b, a: constrained_weights(k, v, mask=mask, alpha=a, constraints=c, bounds=b, method=method)
     check_gradients(op, *draw(seed=2), ALPHA)
+
+
+def test_gradients_of_systems_of_the_number_of_keys(x64):
+    mask = jnp.arange(4) != 2
+    check_gradients(lambda k, v, a: constrained_weights(k, v, mask=mask, alpha=a, route="dual"), *draw(n=4, d=6)[:2], ALPHA)
 
 
 def test_low_precision_in_low_precision_out():
