@@ -43,7 +43,7 @@ def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array
                 violated by that, and w need not be optimal. Equal to 'exact' for p = 1;
             'equality': all of them are equalities.
         equality: [p], True for constraints that are equalities whatever the method.
-        route: 'primal', 'dual', or 'auto' for the cheaper.
+        route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a dual step solves N equations, else always p.
 
     Returns:
         [..., M, k]; zeros for a query without keys, NaN in a column whose constraints cannot be met.
@@ -111,7 +111,7 @@ def _non_negative(key, value, keep, alpha) -> Array:
     gap = conditions(active)[1]
     active, wanted = _optimal(lambda active: lax.stop_gradient(conditions(active)), lax.stop_gradient(gap), active)
     solution = jnp.where(active, 0, pull(active))
-    return transpose(jnp.where(_met(conditions(active)[1], gap, active, wanted), solution, jnp.nan))
+    return transpose(jnp.where(_met(-solution / unit, gap, active, wanted), solution, jnp.nan))
 
 
 def _weights(key, value, keep, alpha, constraints, bounds, method, equality, route) -> Array:
