@@ -20,9 +20,9 @@ def experiment(config, **evaluation):
 
 @pytest.mark.parametrize("model", sine.MODELS)
 def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
-    """Masked evaluation of many counts at once equals a model called on a shorter context."""
+    """Masked evaluation of many counts, of which some share a program, equals a model called on a shorter context."""
     config = sine.get_config(f"model={model},preset=tiny")
-    made = experiment(config, tasks=3, batch_size=2, counts=(1, 4))
+    made = experiment(config, tasks=3, batch_size=2, counts=(1, 3, 4))
     variables, key = made.init(jax.random.key(0)), jax.random.key(5)
     section = config.model.to_dict()
     network = FEW_SHOT_REGRESSORS[section.pop("name")](**section)
@@ -30,7 +30,7 @@ def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
     values = jax.jit(made.evaluate)(variables, None, key)
     for index, task_key in enumerate(jax.random.split(key, 3)):
         sampled = task.sample(task_key, None)
-        for count in (1, 4):
+        for count in (1, 3, 4):
             prediction = network.apply(variables, sampled.context_x[:count], sampled.context_y[:count], None, sampled.target_x)
             error = np.mean((prediction - sampled.target_y) ** 2)
             np.testing.assert_allclose(values[f"mse@{count}"][index], error, rtol=2e-3)
