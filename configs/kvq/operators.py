@@ -8,9 +8,9 @@ Everything but the operator is the experiment's own: Attention with its five hea
 the Transformer with one layer, where no other layer makes up for the operator; `quick` trains few-shot classification for 1000
 steps, and constrained_intention where a batch has 64 tasks. Operators with a ridge learn it for each head, from 0.1; the
 Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet and CIFAR-100 from DATA,
-data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values are labels, cannot stand here;
-constrained_intention solves a quadratic program for every column of every head, which takes a quarter of an hour where the
-others take two minutes.
+data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values are labels, cannot stand here.
+A cell takes a minute or two on one core; with constrained_intention, which solves a quadratic program for every column of every
+head, up to ten; on pixels, with operators that compare all pairs of points or factor their kernel, ten to forty.
 """
 from ml_collections import ConfigDict
 
@@ -32,7 +32,7 @@ _EXPERIMENTS = {
 EXPERIMENTS = tuple(_EXPERIMENTS)
 OPS = common.OPS
 # Steps of `quick` where they are fewer than the experiment's own: with most operators the best validation loss of few-shot
-# classification comes before, and quadratic programs for batches of 64 tasks take ten times as long as anything else.
+# classification comes before, and the quadratic programs of batches of 64 tasks take ten times as long as other operators.
 _QUICK_STEPS = {("few_shot_classification", op): 1000 for op in OPS} | {
     (experiment, "constrained_intention"): 1000 for experiment in ("policy_distillation", "kabsch", "anomaly")
 }
