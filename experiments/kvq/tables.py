@@ -41,13 +41,14 @@ def operators(results: Sequence[Result]) -> Table | None:
         "seeds": _by_experiment(found, lambda result, _: len(result.content["seeds"])),
         "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
     }
-    steps = _by_experiment(found, lambda result, _: result.steps)
+    steps = _by_experiment(found, lambda result, _: result.content["steps"])
+    chosen = sorted({experiment for (experiment, _), result in found.items() if result.config["train"]["select"] == "best"})
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}; mean ± standard error over evaluation "
-        f"tasks, of which there are {told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
+        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best "
+        f"validation loss in {' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are {told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
         facts=told,
     )
 

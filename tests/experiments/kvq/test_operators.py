@@ -53,5 +53,5 @@ def test_table(tmp_path):
     assert by_op["intention"][0].best and not by_op["softmax"][0].best          # an error
     assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50        # an accuracy, in percent
     assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
-    assert "steps: 5 (sine), 4 of 5 (anomaly)" in table.caption
+    assert "steps: 5, the weights those of the best validation loss in anomaly;" in table.caption
     assert table.facts == {"preset": "quick", "seeds": "1", "n": "10 (sine), 20 (anomaly)"}
