@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from configs.neural_processes import gp, wheel
-from experiments.harness import placement, settings, timing
+from experiments.harness import settings, timing
+from experiments.harness.placement import on_cores, shares_of_cores
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points, condition_made, has_state
 from scripts.benchmarks import training
 
@@ -88,11 +89,11 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
 
 def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
     """Seconds of a training step of a seed, when every core trains one in a process of its own."""
-    shares = placement.shares_of_cores()
+    shares = shares_of_cores()
     command = [sys.executable, "-c", f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})"]
     processes = []
     for cores in shares:
-        with placement.on_cores(cores):
+        with on_cores(cores):
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     for process in processes:
         process.stdout.readline()  # it is ready
