@@ -109,7 +109,7 @@ def _non_negative(key, value, keep, alpha) -> Array:
 
     active = jnp.zeros((*jnp.broadcast_shapes(rows.shape[:-2], targets.shape[:-3]), targets.shape[-3], d), bool)
     gap = conditions(active)[1]
-    active, wanted = _optimal(lambda active: lax.stop_gradient(conditions(active)), lax.stop_gradient(gap), active)
+    active, wanted = _optimal(conditions, gap, active)
     solution = jnp.where(active, 0, pull(active))
     return transpose(jnp.where(_met(-solution / unit, gap, active, wanted), solution, jnp.nan))
 
@@ -134,7 +134,7 @@ def _weights(key, value, keep, alpha, constraints, bounds, method, equality, rou
         multipliers = _multipliers(system, gap, active)
         return multipliers, gap - _times(system, multipliers)
 
-    active, wanted = METHODS[method](lambda active: lax.stop_gradient(conditions(active)), lax.stop_gradient(gap), equality)
+    active, wanted = METHODS[method](conditions, gap, equality)
     multipliers, violation = conditions(active)
     solution = free + matmul(directions, jnp.swapaxes(multipliers / unit[..., None, :], -1, -2))
     return jnp.where(transpose(_met(violation, gap, active, wanted)), solution, jnp.nan)
@@ -173,8 +173,9 @@ def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array
 
     The dual has p variables whatever d is. Most columns are done after a few exchanges; steps that always end do the others.
     """
+    gap, constant = lax.stop_gradient(gap), lambda active: lax.stop_gradient(conditions(active))
     tolerance = 10 * gap.shape[-1] * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
-    active = _stepped(conditions, gap, equality, tolerance, *_exchanged(conditions, gap, equality, tolerance))
+    active = _stepped(constant, gap, equality, tolerance, *_exchanged(constant, gap, equality, tolerance))
     return active, jnp.ones_like(active)
 
 
