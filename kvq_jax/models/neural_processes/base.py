@@ -51,6 +51,13 @@ def whole_mask(points: Points) -> jax.Array:
     return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask
 
 
+def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
+    """The key. Raises ValueError that names the drawer if it is None."""
+    if key is None:
+        raise ValueError(f"{drawer} draws random numbers: give a key")
+    return key
+
+
 class NeuralProcess(nn.Module):
     """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
 

@@ -7,9 +7,9 @@ from jax import lax
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points, join, whole_mask
+from kvq_jax.models.neural_processes.base import Points, join, need_key, whole_mask
 from kvq_jax.models.neural_processes.conditional import PUBLISHED
-from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder, need_key
+from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
 from kvq_jax.nn import set_mean
 
 __all__ = ["BANP", "BNP", "Draws", "PUBLISHED", "draw"]
@@ -59,11 +59,11 @@ class BNP(EncoderDecoder):
     def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
                  key: jax.Array | None = None) -> Distribution:
         """A mixture of eval_samples bootstraps; see NeuralProcess."""
-        return self.predict(context, target_x, draw(need_key(self, key), self.eval_samples, context))
+        return self.predict(context, target_x, draw(need_key(key, type(self).__name__), self.eval_samples, context))
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
         """What the encoders keep of the context, and of eval_samples bootstraps of it."""
-        draws = draw(need_key(self, key), self.eval_samples, context)
+        draws = draw(need_key(key, type(self).__name__), self.eval_samples, context)
         return super().remember(context), super().remember(self.bootstrap(context, draws))
 
     def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
@@ -74,7 +74,7 @@ class BNP(EncoderDecoder):
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """-mean log p_base - mean log mean_k p_k over the N + M points of context and target, [...]."""
-        return self.train_loss(context, target, draw(need_key(self, key), self.train_samples, context))
+        return self.train_loss(context, target, draw(need_key(key, type(self).__name__), self.train_samples, context))
 
     def predict(self, context: Points, target_x: jax.Array, draws: Draws) -> Distribution:
         """`__call__` with given draws."""

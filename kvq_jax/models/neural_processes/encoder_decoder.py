@@ -133,13 +133,6 @@ class Attentive(EncoderDecoder):
         return super()._pool(features, self_attention=self.self_attention, num_heads=self.num_heads)
 
 
-def need_key(model: NeuralProcess, key: jax.Array | None) -> jax.Array:
-    """The key. Raises ValueError if it is missing."""
-    if key is None:
-        raise ValueError(f"{type(model).__name__} draws samples: pass key=")
-    return key
-
-
 def log_mean_exp(values: jax.Array) -> jax.Array:
     """log mean_k exp(values [K, ...]), [...]."""
     return jax.nn.logsumexp(values, axis=0) - math.log(values.shape[0])

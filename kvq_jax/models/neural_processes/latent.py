@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points, join
-from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, log_mean_exp, need_key, renamings
+from kvq_jax.models.neural_processes.base import Points, join, need_key
+from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, log_mean_exp, renamings
 from kvq_jax.nn import choose
 
 PUBLISHED = renamings(denc="encoder", lenc="pooling", dec="decoder")
@@ -84,7 +84,7 @@ class NP(Streamed):
         return predictive.mixture(*self.decode((representation, z[..., None, :]), target_x))
 
     def _noise(self, samples: int, x: jax.Array, key: jax.Array | None) -> jax.Array:
-        return jax.random.normal(need_key(self, key), (samples, *x.shape[:-2], self.latent))
+        return jax.random.normal(need_key(key, type(self).__name__), (samples, *x.shape[:-2], self.latent))
 
     def _summary_features(self) -> int:
         return 2 * self.latent

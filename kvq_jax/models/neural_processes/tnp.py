@@ -10,7 +10,7 @@ from jax import lax
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
+from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, need_key, whole_mask
 from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
 from kvq_jax.models.published import published_encoder, published_mlp
 from kvq_jax.nn import MLP, choose
@@ -60,7 +60,7 @@ class TransformerProcess(NeuralProcess):
         """The context as the loss shows it to the encoder: see `drop_y`."""
         if not self.drop_y:
             return context
-        which, noise = jax.random.split(_needed(key, "drop_y"))
+        which, noise = jax.random.split(need_key(key, "drop_y"))
         drop = jax.random.bernoulli(which, self.drop_y, context.y.shape)
         return context._replace(y=jnp.where(drop, jax.random.normal(noise, context.y.shape, context.y.dtype), context.y))
 
@@ -68,12 +68,6 @@ class TransformerProcess(NeuralProcess):
 def unknown(x: jax.Array, dim_y: int) -> Points:
     """Points at x [..., M, dx] with zeros for outputs."""
     return Points(x, jnp.zeros((*x.shape[:-1], dim_y), x.dtype))
-
-
-def _needed(key: jax.Array | None, purpose: str) -> jax.Array:
-    if key is None:
-        raise ValueError(f"{purpose} draws random numbers: give a key")
-    return key
 
 
 # Name -> (context, targets) -> the points that the loss is the mean over. 'all' is published for the wheel bandit.
@@ -166,7 +160,7 @@ class TNPA(MarginalProcess):
     def taught(self, target: Points, key: jax.Array | None) -> Points:
         if not self.teacher_noise:
             return target
-        noise = jax.random.normal(_needed(key, "teacher_noise"), target.y.shape, target.y.dtype)
+        noise = jax.random.normal(need_key(key, "teacher_noise"), target.y.shape, target.y.dtype)
         return target._replace(y=target.y + self.teacher_noise * noise)
 
     def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
@@ -184,7 +178,7 @@ class TNPA(MarginalProcess):
         The keys and values of what is seen stay in a cache, so that a target costs two tokens for each sample.
         """
         model, variables = self.unbind()
-        order_key, noise_key = jax.random.split(_needed(key, "a rollout of TNPA"))
+        order_key, noise_key = jax.random.split(need_key(key, "a rollout of TNPA"))
         size, (*batch, total, _) = context.x.shape[-2], target_x.shape
         order = jnp.broadcast_to(jnp.arange(total), (self.samples, *batch, total))
         if self.permute:

@@ -225,7 +225,7 @@ def test_draws_come_from_the_key(name):
     model, variables = made(name)
     context, target = points(N, 2), points(M, 2, seed=5)
     for method in ("log_likelihood", "loss"):
-        with pytest.raises(ValueError, match=f"{type(model).__name__} draws samples: pass key="):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} draws random numbers: give a key"):
             model.apply(variables, context, target, method=method)
 
     def outputs(model):
