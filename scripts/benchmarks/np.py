@@ -126,18 +126,26 @@ def _points(seed: int | Array, count: int) -> Points:
 
 
 def _memory(model, variables, length: int):
-    """A function of no arguments that conditions on `length` points: in chunks where the model has a state, else at once."""
+    """A function of no arguments that conditions on `length` points: in chunks where the model has a state, else at once.
+
+    The variables are arguments of the program, here and below: of constants the compiler merges the layers that start equal.
+    """
     if has_state(model, variables):
         chunk = min(length, _CHUNK)
-        return jax.jit(lambda: condition_made(model, variables, lambda i: _points(i, chunk), length // chunk))
-    return jax.jit(lambda: model.apply(variables, _points(0, length), method="remember"))
+
+        def remember(variables, first):
+            return condition_made(model, variables, lambda i: _points(first + i, chunk), length // chunk)
+    else:
+        def remember(variables, first):
+            return model.apply(variables, _points(first, length), method="remember")
+    return functools.partial(jax.jit(remember), variables, 0)
 
 
 def _conditioning_line(name: str, preset: str, length: int, budget_s: float) -> str:
     model, variables = _built(name, preset)
-    remember, targets = _memory(model, variables, length), _points(1, _TARGETS).x
-    query = jax.jit(lambda memory: model.apply(variables, memory, targets, key=jax.random.key(0), method="query").mean)
-    times = timing.interleaved([remember, functools.partial(query, remember())], _TURNS, budget_s)
+    remember, arguments = _memory(model, variables, length), (_points(1, _TARGETS).x, jax.random.key(0))
+    query = jax.jit(lambda variables, memory, x, key: model.apply(variables, memory, x, key=key, method="query").mean)
+    times = timing.interleaved([remember, functools.partial(query, variables, remember(), *arguments)], _TURNS, budget_s)
     return (f"{name:16} N={length:<7} conditioning {length / timing.seconds(times, 0):12.0f} points/s, "
             f"querying {_TARGETS / timing.seconds(times, 1):10.0f} targets/s")
 
@@ -146,9 +154,10 @@ def _update_line(name: str, preset: str, budget_s: float) -> str:
     model, variables = _built(name, preset)
     if not has_state(model, variables):
         return f"{name:16} has no state of constant size to update"
-    update = jax.jit(lambda state: model.apply(variables, state, _points(1, 100), method="update"))
+    update = jax.jit(functools.partial(model.apply, method="update"))
     states = [_memory(model, variables, seen)() for seen in _SEEN]
-    times = timing.interleaved([functools.partial(update, state) for state in states], 2 * _TURNS + 1, budget_s)
+    calls = [functools.partial(update, variables, state, _points(1, 100)) for state in states]
+    times = timing.interleaved(calls, 2 * _TURNS + 1, budget_s)
     return (f"{name:16} update by 100 points {1e3 * timing.seconds(times, 0):8.2f} ms with {_SEEN[0]:.0e} seen; "
             f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time")
 
@@ -159,7 +168,7 @@ def _bandit_line(name: str, preset: str) -> str:
     config.evaluation.update(rounds=rounds, last=1, seeds=seeds, batch_size=seeds, stages=1)
     experiment = training.build(config)
     variables = jax.jit(experiment.init)(jax.random.key(0))
-    play = jax.jit(lambda key: experiment.evaluate(variables, experiment.data["test"], key))
-    times = timing.interleaved([functools.partial(play, jax.random.key(1))], 3)
+    play = functools.partial(jax.jit(experiment.evaluate), variables, experiment.data["test"], jax.random.key(1))
+    times = timing.interleaved([play], 3)
     wheels = seeds * len(config.evaluation.deltas)
     return f"{name:16} bandit: {wheels * rounds / timing.seconds(times, 0):10.0f} rounds/s, {wheels} wheels at once"
