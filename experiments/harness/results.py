@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import platform
 import subprocess
+import sys
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ class Result:
     Attributes:
       folder: where it lies.
       content: its result.json.
+      source: the place of the folder that it was found below, among those that were searched.
     """
 
     folder: Path
     content: dict[str, Any]
+    source: int = 0
 
     @property
     def name(self) -> str:
@@ -69,10 +72,10 @@ def load_results(folders: Iterable[Path]) -> list[Result]:
       UserError: a result.json that cannot be read.
     """
     found: dict[str, Result] = {}
-    for folder in folders:
+    for source, folder in enumerate(folders):
         for path in sorted(folder.rglob("result.json")):
             if ".old-" not in str(path):
-                result = Result(path.parent, _read(path))
+                result = Result(path.parent, _read(path), source)
                 found.setdefault(result.content["config_hash"], result)
     return list(found.values())
 
@@ -86,29 +89,32 @@ def comparable(
 ) -> dict[Any, Result]:
     """Cell -> the result that fills it: what may stand in one table or figure.
 
-    Chosen in this order: the data, so that a stand-in never hides real ones, whatever its preset; the preset; the variant.
+    Chosen in this order: the data, so that a stand-in never hides real ones, whatever its preset; the preset; the variant. A
+    run with --config overrides claims the cell of the run without: the one of an earlier folder fills it, and a line on stderr
+    says so.
 
     Args:
-      results: of any experiments.
+      results: of any experiments, in the order of `load_results`.
       name: the experiment, '<paper>/<experiment>'.
       cell: the place that a result fills.
       data: what the runs have seen; the least is chosen.
       variant: what else results that stand beside each other have in common; the least is chosen.
 
     Raises:
-      UserError: two results claim one cell, as a run with --config overrides does that of the run without.
+      UserError: two results of one folder claim one cell.
     """
     own = _least([result for result in results if result.name == name], data)
     preset = latest_preset(own)
     found: dict[Any, Result] = {}
     for result in _least([result for result in own if result.preset == preset], variant):
-        place = cell(result)
-        if place in found:
-            first = found[place]
-            keys = ", ".join(sorted(_differences(first.config, result.config, "config")))
-            both = f"{first.folder} and {result.folder}"
-            raise UserError(f"{both} claim one cell of {name} but differ in {keys}: keep one out of --results")
-        found[place] = result
+        first = found.setdefault(cell(result), result)
+        if first is result:
+            continue
+        keys = ", ".join(sorted(_differences(first.config, result.config, "config")))
+        claim = f"{first.folder} and {result.folder} claim one cell of {name} but differ in {keys}"
+        if first.source == result.source:
+            raise UserError(f"{claim}: keep one out of --results")
+        print(f"note: {claim}: the first fills it", file=sys.stderr)
     return found
 
 
