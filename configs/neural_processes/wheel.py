@@ -35,8 +35,9 @@ _PROTOCOLS = {
     "text": (dict(name="fresh_wheels", delta=(0.0, 1.0)), 8, dict(small_std=0.01, large_std=0.01), "fresh"),
 }
 
-# Steps of the quick preset: two to four minutes each on two idle cores. Self-attention of eight heads over the context is dear.
-_QUICK_STEPS = {model: 5000 for model in MODELS} | {"bnp": 2000, "canp": 1500, "anp": 1500, "banp": 500}
+# Steps of the quick preset: three to six minutes each on one idle core. Self-attention of eight heads over the context is dear.
+_QUICK_STEPS = {"cnp": 25_000, "np": 25_000, "intention_anp": 12_000, "canp": 8000, "anp": 6000, "bnp": 6000, "banp": 500}
+_QUICK_STEPS = {model: _QUICK_STEPS.get(model, 20_000) for model in MODELS}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
