@@ -36,8 +36,8 @@ _PROTOCOLS = {
 }
 
 # Steps of the quick preset: three to six minutes each on one idle core. Self-attention of eight heads over the context is dear.
-_QUICK_STEPS = {"cnp": 25_000, "np": 25_000, "intention_anp": 12_000, "canp": 8000, "anp": 6000, "bnp": 6000, "banp": 500}
-_QUICK_STEPS = {model: _QUICK_STEPS.get(model, 20_000) for model in MODELS}
+_QUICK_STEPS = dict.fromkeys(MODELS, 20_000) | {
+    "cnp": 25_000, "np": 25_000, "intention_anp": 12_000, "canp": 8000, "anp": 6000, "bnp": 6000, "banp": 500}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
