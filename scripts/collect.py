@@ -17,7 +17,6 @@ _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a res
 _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 
 
-
 def main(argv: list[str]) -> int:
     """Runs the command line `argv` and returns its exit code."""
     return command_line.guarded(_collect, argv)
