@@ -47,8 +47,9 @@ def operators(results: Sequence[Result]) -> Table | None:
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best "
-        f"validation loss in {' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are {told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
+        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation loss in "
+        f"{' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are {told['n']}; {BEST}. "
+        f"Images: {_images(found)}. No paper has this table.",
         facts=told,
     )
 
