@@ -1,4 +1,4 @@
-"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: published tensors and counts, laws of sets, bounds, bootstraps, states."""
+"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: published tensors and counts, laws of sets, bounds, states."""
 import functools
 import json
 
@@ -17,27 +17,18 @@ from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
 from kvq_jax.models.published import import_parameters
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
-from tests.kvq_jax.nn.drawing import draw, start
+from tests.kvq_jax.models.neural_processes.cnp_family import (
+    ATTENTIVE, K, KEY, M, MODELS, N, SMALL, chance, close, made, once, points)
+from tests.kvq_jax.nn.drawing import start
 
 CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)
 MODULES = dict(cnp=conditional, canp=conditional, np=latent, anp=latent, bnp=bootstrap, banp=bootstrap)
 DEPTHS = dict(  # pre, post, decoder; value and key in the attentive models
     gp=((4, 2, 3), (4, 2)), emnist=((5, 3, 4), (5, 3)), celeba=((6, 3, 5), (6, 3)), wheel=((4, 2, 3), (4, 2)))
 DIMS = dict(gp=(1, 1), emnist=(2, 1), celeba=(2, 3), wheel=(2, 5))
-SMALL = dict(dim_y=2, hidden=8, pre_depth=3, post_depth=1, decoder_depth=2)
-ATTENTIVE = dict(num_heads=2, value_depth=3, key_depth=1)
-SAMPLED = dict(train_samples=2, eval_samples=3)
-INTENTION = dict(op="intention", alpha_kind="fixed", alpha=0.5, self_attention=False)
-MODELS = dict(
-    cnp=CNP(**SMALL), canp=CANP(**SMALL, **ATTENTIVE), np=NP(**SMALL, **SAMPLED, latent=3),
-    anp=ANP(**SMALL, **ATTENTIVE, **SAMPLED, latent=3), bnp=BNP(**SMALL, **SAMPLED),
-    banp=BANP(**SMALL, **ATTENTIVE, **SAMPLED), intention=ANP(**SMALL, **ATTENTIVE, **SAMPLED, **INTENTION, latent=3))
-N, M, K = 7, 4, 3
 CONTEXT_ORDER, TARGET_ORDER = np.array([3, 0, 6, 1, 5, 2, 4]), np.array([2, 0, 3, 1])
 KEPT, ASKED = np.array([0, 2, 3, 6]), np.array([1, 3])
-KEY = jax.random.key(0)
 each_model = pytest.mark.parametrize("name", MODELS)
-once = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile: each runs once
 
 
 def published(kind, setting):
@@ -52,30 +43,11 @@ def shapes(model, dim_x):
     return jax.eval_shape(lambda: model.init(KEY, context, context.x, key=KEY))["params"]
 
 
-def points(count, *batch, seed=0):
-    return Points(draw(*batch, count, 1, seed=seed), draw(*batch, count, 2, seed=seed + 1))
-
-
-def chance(model, count):
-    """What the model draws for a context of `count` points: noise for z, indices of bootstraps, or nothing."""
-    if isinstance(model, NP):
-        return (draw(K, model.latent),)
-    if isinstance(model, BNP):
-        return (Draws(*np.random.default_rng(0).integers(0, max(count, 1), (2, K, count))),)
-    return ()
-
-
 def both(model, context, target, draws):
     """Moments of the prediction, [2, ..., M, dy], and the loss, [...]."""
     prediction = model.predict(context, target.x, *draws) if draws else model(context, target.x, target.mask)
     loss = model.train_loss(context, target, *draws) if draws else model.loss(context, target)
     return jnp.stack([prediction.mean, prediction.variance]), loss
-
-
-@functools.cache
-def made(name):
-    """A small model and its variables."""
-    return MODELS[name], start(MODELS[name], points(N), points(M).x, key=KEY, scale=0.7)
 
 
 def hide(rows, kept):
@@ -117,10 +89,6 @@ def alone(name, context, target, draws):
     """`both` of one task."""
     model, variables = made(name)
     return once(nn.apply(both, model))(variables, context, target, draws)
-
-
-def close(one, other, tolerance=2e-5):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), one, other)
 
 
 @pytest.mark.parametrize("setting, counts", [
@@ -263,77 +231,6 @@ def test_bounds_without_targets():
     of_sample, losses = once(nn.apply(outputs, model))(variables)
     close(losses, [-(jax.nn.logsumexp(of_sample) - np.log(K)) / N, -of_sample.mean() / N])
     assert losses[0] < losses[1]
-
-
-def numpy_mlp(params, rows):
-    for index in range(len(params)):
-        rows = np.maximum(rows, 0) if index else rows
-        rows = rows @ params[f"layer_{index}"]["kernel"] + params[f"layer_{index}"]["bias"]
-    return rows
-
-
-def test_bnp_step_by_step():
-    """One task, given indices, in NumPy: concatenations, loops over copies, no broadcasting."""
-    model, variables = made("bnp")
-    p = jax.tree.map(np.float64, variables["params"])
-    context, target_x = points(N), points(M, seed=5).x
-    (draws,) = chance(model, N)
-
-    def encode(x, y):
-        pairs = np.concatenate([x, y], -1)
-        pooled = [numpy_mlp(p[path]["post"], numpy_mlp(p[path]["pre"], pairs).mean(0)) for path in ("encoder", "pooling")]
-        return np.concatenate(pooled)
-
-    def decode(code, x, extra=None):
-        first = p["decoder"]["first"]
-        rows = np.concatenate([np.tile(code, (len(x), 1)), x], -1) @ first["kernel"] + first["bias"]
-        rows = rows if extra is None else rows + extra @ p["decoder"]["extra"]["kernel"]
-        mean, raw = np.split(numpy_mlp(p["decoder"]["rest"], np.maximum(rows, 0)), 2, -1)
-        return mean, 0.1 + 0.9 * np.log1p(np.exp(raw))
-
-    predictions, contexts = [], []
-    for first, second in zip(*draws):
-        mean, std = decode(encode(context.x[first], context.y[first]), context.x)
-        residuals = ((context.y - mean) / std)[second]
-        contexts.append(mean + std * (residuals - residuals.mean(0)))
-        predictions.append(decode(encode(context.x, context.y), target_x, encode(context.x, contexts[-1])))
-    mean, std = np.stack(predictions, 1)
-
-    def outputs(model):
-        components = model.predict(context, target_x, draws).component_distribution
-        return model.bootstrap(context, draws)[:2], (components.mean, components.variance)
-
-    found = once(nn.apply(outputs, model))(variables)
-    close(found, ((np.stack([context.x] * K), np.stack(contexts)), (mean.swapaxes(0, 1), std.swapaxes(0, 1) ** 2)))
-
-
-def test_one_residual_for_all_places_is_none():
-    """Centred, it vanishes: y~ is the mean that the resampled pairs predict at the context's own x, and has no gradient."""
-    model, variables = made("banp")
-    context, (draws,) = points(N), chance(model, N)
-    draws = draws._replace(residuals=np.full_like(draws.residuals, 2))
-    (decoder := dict(variables["params"]["decoder"])).pop("extra")
-    plain = functools.partial(CANP(**SMALL, **ATTENTIVE).apply, {"params": {**variables["params"], "decoder": decoder}})
-
-    def bootstrapped(variables):
-        y = model.apply(variables, context, draws, method="bootstrap").y
-        return y.sum(), y
-
-    gradient, y = once(jax.grad(bootstrapped, has_aux=True))(variables)
-    pairs = Points(context.x[draws.points], context.y[draws.points])
-    close(y, once(lambda: plain(pairs, np.stack([context.x] * K)).mean)())
-    assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
-
-
-def test_bootstraps_draw_points_that_are_there_evenly():
-    mask = np.array([[0, 1, 0, 1, 1, 0, 0], [1] * N], bool)
-    draws = once(lambda: bootstrap.draw(KEY, 2000, points(N, 2)._replace(mask=mask)))()
-    for indices in draws:
-        assert indices.shape == (2000, 2, N)
-        for task in range(2):
-            share = np.bincount(indices[:, task].ravel(), minlength=N) / (2000 * N)
-            np.testing.assert_allclose(share, mask[task] / mask[task].sum(), atol=0.02)
-    assert (draws.points != draws.residuals).any()
 
 
 STREAMED = dict(
