@@ -1,12 +1,26 @@
 """What configs share: parsing of their axes and the shapes of common sections. Helpers, never a published number."""
+
 import difflib
 from collections.abc import Mapping, Sequence
 
-
 # The operators of kvq_jax.ops.OPS that may stand where attention stood: all but those of discriminant analysis, whose values are
 # labels.
-OPS = ("softmax", "linear", "laplace", "uniform", "erf", "intention", "sigma_intention", "informer", "sigma_informer",
-       "kernel_intention", "nystroem_intention", "constrained_intention", "ridge", "ls_svm")
+OPS = (
+    "softmax",
+    "linear",
+    "laplace",
+    "uniform",
+    "erf",
+    "intention",
+    "sigma_intention",
+    "informer",
+    "sigma_informer",
+    "kernel_intention",
+    "nystroem_intention",
+    "constrained_intention",
+    "ridge",
+    "ls_svm",
+)
 
 
 def ridge(op: str, alpha: float) -> dict:
@@ -87,7 +101,12 @@ def few_shot_regressor(
     ridge = dict(alpha=0.1, alpha_kind="softplus")
     own = {
         "intention": dict(
-            key_features=(width,) * 4, activate_final=False, value="identity", weight_features=weight_features, op="intention", **ridge
+            key_features=(width,) * 4,
+            activate_final=False,
+            value="identity",
+            weight_features=weight_features,
+            op="intention",
+            **ridge,
         ),
         "attention": dict(
             key_features=(width,) * 3,
@@ -100,10 +119,14 @@ def few_shot_regressor(
             scaling="head",
             **(ridge | dict(alpha=1e-3)),
         ),
-        "neural_process": dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False),
+        "neural_process": dict(
+            encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False
+        ),
         "mlp": dict(features=(width,) * 3),
         # A wider first draw of the weights sends the inner steps to infinity before anything is learnt.
-        "maml": dict(kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False),
+        "maml": dict(
+            kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False
+        ),
     }
     return shared | own[name]
 

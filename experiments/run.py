@@ -3,6 +3,7 @@
 A run that was killed resumes where its latest checkpoint is; a finished run is left alone. Exit codes: 0 done, 2 bad input
 (one line on stderr, nothing written), 3 the loss stopped being finite.
 """
+
 import sys
 from pathlib import Path
 
@@ -11,11 +12,15 @@ from ml_collections import config_flags
 from rich.console import Console
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file, with axes: path.py:axis=value,...")
-_WORKDIR = flags.DEFINE_string("workdir", None, "run folder; default runs/<paper>/<experiment>/<axes>-<hash of the config>")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "run folder; default runs/<paper>/<experiment>/<axes>-<hash of the config>"
+)
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _RESTART = flags.DEFINE_bool("restart", False, "start afresh; the old run folder is renamed, not deleted")
 _TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write TensorBoard event files (needs tensorboardX)")
-_WEIGHTS = flags.DEFINE_string("weights", None, "folder of weights (scripts.import_weights) to evaluate in place of a training")
+_WEIGHTS = flags.DEFINE_string(
+    "weights", None, "folder of weights (scripts.import_weights) to evaluate in place of a training"
+)
 
 
 def main(argv: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 Absolute times depend on the machine and its mood; every claim made of speed is one of these ratios, from interleaved repeats.
 """
+
 import importlib
 import sys
 

@@ -1,4 +1,5 @@
 """The tables and figures of all papers, by '<paper>/<name>'."""
+
 import importlib
 from collections.abc import Callable
 
@@ -22,5 +23,11 @@ def find(kind: str, name: str) -> Callable:
 
 
 def _all(kind: str) -> dict[str, Callable]:
-    modules = {paper: importlib.import_module(f"experiments.{package}.{kind}") for paper, package in _PAPERS[kind].items()}
-    return {f"{paper}/{name}": entry for paper, module in modules.items() for name, entry in getattr(module, kind.upper()).items()}
+    modules = {
+        paper: importlib.import_module(f"experiments.{package}.{kind}") for paper, package in _PAPERS[kind].items()
+    }
+    return {
+        f"{paper}/{name}": entry
+        for paper, module in modules.items()
+        for name, entry in getattr(module, kind.upper()).items()
+    }

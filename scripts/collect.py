@@ -2,6 +2,7 @@
 
 Images of data sets, the arrays of bytes among the examples, are not ours to give away and are left out.
 """
+
 import shutil
 import sys
 from pathlib import Path

@@ -3,6 +3,7 @@
 Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and the
 numbers in it (CSV) are written below --out.
 """
+
 import sys
 from pathlib import Path
 

@@ -8,6 +8,7 @@ deviations are bounded (EMNIST).
     python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR         # evaluates them
     model, variables = experiments.harness.weights.load_model("DIR", NEURAL_PROCESSES)                  # in Python
 """
+
 import sys
 from pathlib import Path
 

@@ -6,6 +6,7 @@ embed: the features of CIFAR-100 by a frozen ResNet with the ImageNet weights of
 names: .safetensors, .npz, .pt or .pth), for features=resnet34 of configs/intention/anomaly.py. The images are resized to
 224x224: 7 GFLOP each, or 45 minutes for all 60,000 on two CPU cores.
 """
+
 import sys
 from pathlib import Path
 

@@ -11,6 +11,7 @@ A config may define unneeded(config, finished) -> str | None: why a cell can be 
 of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds; with
 several workers some cells of it have begun by then. Of cells in a row that are left out for one reason, the first is told.
 """
+
 import concurrent.futures
 import importlib.util
 import subprocess
@@ -128,8 +129,14 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                 pending.close()
 
 
-def _pending(module: ModuleType, name: str, listed: list[tuple[str, ConfigDict]], root: Path, finished: list[dict],
-             console: Console) -> Iterator[tuple[str, ConfigDict, Path]]:
+def _pending(
+    module: ModuleType,
+    name: str,
+    listed: list[tuple[str, ConfigDict]],
+    root: Path,
+    finished: list[dict],
+    console: Console,
+) -> Iterator[tuple[str, ConfigDict, Path]]:
     """(axes, config, run folder) of each cell that is to be run; says what becomes of each, and adds to `finished`."""
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     told, begun = None, set()
@@ -141,7 +148,9 @@ def _pending(module: ModuleType, name: str, listed: list[tuple[str, ConfigDict]]
         done = (path / "result.json").exists()
         reason = None if done else unneeded(config, finished)
         if reason is None:
-            console.print(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False)
+            console.print(
+                f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False
+            )
         elif reason != told:
             console.print(f"skip, not needed: {name}:{axes}: {reason}", soft_wrap=True, highlight=False)
         told = reason

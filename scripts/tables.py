@@ -3,6 +3,7 @@
 Without --table, lists the tables there are. Results are looked for in --results, first folder first; a cell without a
 result is shown as missing.
 """
+
 import sys
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Eight virtual CPU devices and a persistent compilation cache, set before JAX starts."""
+
 import os
 import pathlib
 import tempfile
@@ -12,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads fight with tho
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
 
 @pytest.fixture
 def x64():

@@ -1,4 +1,5 @@
 """The directions of imports that the layout promises."""
+
 import ast
 from pathlib import Path
 
@@ -17,7 +18,9 @@ ALLOWED = {
     "scripts": {"scripts", "experiments", "kvq_jax", "configs"},
 }
 OURS = ("kvq_jax", "experiments", "configs", "scripts", "tests")
-FILES = sorted(path for package in ("kvq_jax", "experiments", "configs", "scripts") for path in (ROOT / package).rglob("*.py"))
+FILES = sorted(
+    path for package in ("kvq_jax", "experiments", "configs", "scripts") for path in (ROOT / package).rglob("*.py")
+)
 
 
 def imported(path: Path) -> set[str]:

@@ -18,6 +18,7 @@ at norm 1, the weights of the best validation loss; but not its dropout of 0.1 b
 name and which keeps a `quick` Lin-Transformer of 4 layers near chance. The cosine ends at 0, and there are five seeds, because
 the paper's models differ by less than one seed tells. `quick` has an eighth of the width, 4000 steps and a larger rate.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
@@ -50,7 +51,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
     steps = {"tiny": 40, "quick": 4000, "paper": 100 * 704}[preset]
     log_every = {"tiny": 10, "quick": 100, "paper": 704}[preset]
     features = {
-        "raw_pixels_pca": dict(dimension={"tiny": 16, "quick": 40 if digits else 128, "paper": 40 if digits else 512}[preset]),
+        "raw_pixels_pca": dict(
+            dimension={"tiny": 16, "quick": 40 if digits else 128, "paper": 40 if digits else 512}[preset]
+        ),
         "resnet34": dict(file="cifar100_resnet34.npz"),
     }
     return ConfigDict(

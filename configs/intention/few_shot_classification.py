@@ -22,6 +22,7 @@ learnt, and that kernel's width from the variance of the features. MAML's own tr
 it. What the paper quotes for MAML is its first-order form, which is ours too (--config.model.first_order=False for the other).
 `quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and Adam with a rate that falls to 0.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
@@ -121,7 +122,9 @@ def _check(axes: dict[str, str]) -> None:
 def _encoder(name: str, preset: str) -> dict:
     """The encoder section."""
     if name == "conv4":
-        return dict(name="conv", features=({"tiny": 8, "quick": 32, "paper": 64}[preset],) * 4, statistics="transductive")
+        return dict(
+            name="conv", features=({"tiny": 8, "quick": 32, "paper": 64}[preset],) * 4, statistics="transductive"
+        )
     widths = {"resnet12": (64, 160, 320, 640), "resnet12_512": (64, 128, 256, 512)}[name]
     shrink = {"tiny": 16, "quick": 4, "paper": 1}[preset]
     features = tuple(width // shrink for width in widths)

@@ -17,6 +17,7 @@ distributions, batch or steps: points, queries and translations are N(0, I), sca
 and a larger rate that falls to 0, and takes 6 to 43 seconds a model on two CPU cores; there Intention as a regressor ends
 within twice the error of affine least squares.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
@@ -90,7 +91,9 @@ def _as_printed(name: str, preset: str) -> dict:
     own = {
         "intention": coded | dict(op="intention", num_heads=0, head_features=0, scaling="none", alpha=0.1),
         "attention": coded | dict(op="softmax", num_heads=5, head_features=width // 2, scaling="head", alpha=1e-3),
-        "neural_process": dict(encoder_features=layers, decoder_features=layers, activate_final=False, fourier_levels=0),
+        "neural_process": dict(
+            encoder_features=layers, decoder_features=layers, activate_final=False, fourier_levels=0
+        ),
         "mlp": dict(features=(width, width, width), fourier_levels=0),
     }
     ridge = dict(alpha_kind="softplus") if name in ("intention", "attention") else {}

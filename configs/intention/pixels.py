@@ -9,6 +9,7 @@ TensorFlow Datasets prepared. `paper` trains on 264 of 784 pixels (on 8x8 images
 narrower networks. The models are those of the sine curves; the paper's unspecified positional encoding is Fourier features, and its batch
 size, not given, 8 images. In `quick` Intention's e_w, which the paper leaves open, is an MLP beside the identity (see the README).
 """
+
 from ml_collections import ConfigDict
 
 from configs import common

@@ -12,6 +12,7 @@ learnt, 5 heads of 128, the mean over observations after attention, gradients cl
 fewer steps and a larger rate that falls to 0, and takes 9 to 67 seconds a model on two CPU cores; there, over 1000
 environments, Intention's error as a regressor is about a fiftieth of the best baseline's.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common

@@ -10,6 +10,7 @@ threshold, here 5 % of the variance of a weight, by the mean over tasks; alpha s
 at norm 1 (sets of nearly dependent points have steep losses); the pooling and head width of the attention
 (kvq_jax/models/weight_regressors.py). At d = 10 the 10 points make a square system, whose inverse has no mean: see the median too.
 """
+
 from collections.abc import Sequence
 
 from ml_collections import ConfigDict

@@ -9,6 +9,7 @@ leaves open: e_w is the identity in `paper` and an MLP beside the identity in `q
 which its untrained curves need); alpha starts at 0.1 and is learnt; MAML is of second order; gradients are clipped at norm 1 (without
 it the heavy tail of Intention's loss at few points ends the run).
 """
+
 from ml_collections import ConfigDict
 
 from configs import common

@@ -12,6 +12,7 @@ data=digits scikit-learn's digits for all three. Operators of discriminant analy
 A cell takes a minute or two on one core; with constrained_intention, which solves a quadratic program for every column of every
 head, up to ten; on pixels, with operators that compare all pairs of points or factor their kernel, ten to forty.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
@@ -25,9 +26,17 @@ _EXPERIMENTS = {
     "policy_distillation": (policy_distillation, "model=attention", ("model",), {}),
     "kabsch": (kabsch, "model=attention", ("model",), {}),
     "few_shot_classification": (
-        few_shot_classification, "model=attention", ("model",), dict(digits=",source=digits", real=",source=mini_imagenet")
+        few_shot_classification,
+        "model=attention",
+        ("model",),
+        dict(digits=",source=digits", real=",source=mini_imagenet"),
     ),
-    "anomaly": (anomaly, "model=transformer,layers=1", ("model", "options"), dict(digits=",source=digits", real=",source=archive")),
+    "anomaly": (
+        anomaly,
+        "model=transformer,layers=1",
+        ("model", "options"),
+        dict(digits=",source=digits", real=",source=archive"),
+    ),
 }
 EXPERIMENTS = tuple(_EXPERIMENTS)
 OPS = common.OPS

@@ -16,6 +16,7 @@ CMANP-AND is trained once, on all targets at once; its evaluation then goes thro
 targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predicting all points as one block. The paper's text
 gives neither the sizes of Figures 4 and 6 nor the number of context points of Figures 9 and 10: both are ours.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
@@ -36,7 +37,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
     )
     preset, blocks = axes["preset"], axes["model"] == "cmanp_and"
     size, width = map(str, _BASES[preset])
-    axes |= {axis: base for axis, base in dict(latents=size, block_latents=size, width=width).items() if axes[axis] == "base"}
+    axes |= {
+        axis: base for axis, base in dict(latents=size, block_latents=size, width=width).items() if axes[axis] == "base"
+    }
     log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
     return ConfigDict(
         dict(
@@ -116,13 +119,7 @@ def _parts(axes: dict[str, str], tiny: bool) -> dict[str, dict]:
         "latents": dict(num_latents=int(axes["latents"])),
         "blocks": dict(num_block_latents=int(axes["block_latents"]), cross_op=None),
         "covariance": dict(
-            std_layers=2,
-            rank=20,
-            projector_depth=4,
-            diagonal_depth=4,
-            covariance="cholesky",
-            bound=False,
-            jitter=0.0,
+            std_layers=2, rank=20, projector_depth=4, diagonal_depth=4, covariance="cholesky", bound=False, jitter=0.0
         ),
         "levels_covariance": dict(unused_predictor=True),
         "autoregression": dict(block_size=5),

@@ -19,14 +19,29 @@ released code overrides its own latents and AND block size by defaults of flags 
 intention_anp is ANP(op=intention) without self-attention, intention_cmanp CMANP with Intention over the context: both hold the
 context in a state of constant size. Their ridge starts at 0.1 and is learnt.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
 
 _FLOORED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")  # their published std is at least 0.1
 MODELS = (
-    "cnp", "canp", "np", "anp", "bnp", "banp", "tnp_d", "eqtnp", "lbanp", "cmanp", "tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and",
-    "intention_anp", "intention_cmanp",
+    "cnp",
+    "canp",
+    "np",
+    "anp",
+    "bnp",
+    "banp",
+    "tnp_d",
+    "eqtnp",
+    "lbanp",
+    "cmanp",
+    "tnp_a",
+    "tnp_nd",
+    "lbanp_nd",
+    "cmanp_and",
+    "intention_anp",
+    "intention_cmanp",
 )
 PRESETS = ("quick", "tiny", "paper")
 # What a protocol sets of the task, and its learning rate.
@@ -37,8 +52,21 @@ _PROTOCOLS = {
 }
 # Steps of the quick preset: one to six minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
 _QUICK_STEPS = {
-    "cnp": 5000, "canp": 2500, "np": 5000, "anp": 2000, "bnp": 2000, "banp": 1000, "tnp_d": 4000, "eqtnp": 3000, "lbanp": 3000,
-    "cmanp": 7500, "tnp_a": 3000, "tnp_nd": 3000, "lbanp_nd": 3000, "cmanp_and": 7000, "intention_anp": 3000,
+    "cnp": 5000,
+    "canp": 2500,
+    "np": 5000,
+    "anp": 2000,
+    "bnp": 2000,
+    "banp": 1000,
+    "tnp_d": 4000,
+    "eqtnp": 3000,
+    "lbanp": 3000,
+    "cmanp": 7500,
+    "tnp_a": 3000,
+    "tnp_nd": 3000,
+    "lbanp_nd": 3000,
+    "cmanp_and": 7000,
+    "intention_anp": 3000,
     "intention_cmanp": 4000,
 }
 
@@ -95,7 +123,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 def sweep() -> list[dict[str, str]]:
     """The cells of Table 4, and the models with a floor under the standard deviation again, without it."""
-    return [{"model": model, "std": "published"} for model in MODELS] + [{"model": model, "std": "same"} for model in _FLOORED]
+    return [{"model": model, "std": "published"} for model in MODELS] + [
+        {"model": model, "std": "same"} for model in _FLOORED
+    ]
 
 
 def _parts(preset: str, std: str) -> dict[str, dict]:

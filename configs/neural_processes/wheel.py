@@ -20,12 +20,26 @@ The floor of 0.1 under the standard deviation of CNP to BANP stands here, too; t
 --config.model.std_floor=0.0. CMANP's code for this was not released: it has LBANP's sizes here. Models that draw samples act on
 one, as published.
 """
+
 from ml_collections import ConfigDict
 
 from configs import common
 
 _NOT_DROPPED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")  # as published, and ours like the ANP
-MODELS = ("cnp", "canp", "np", "anp", "bnp", "banp", "tnp_d", "eqtnp", "lbanp", "cmanp", "intention_anp", "intention_cmanp")
+MODELS = (
+    "cnp",
+    "canp",
+    "np",
+    "anp",
+    "bnp",
+    "banp",
+    "tnp_d",
+    "eqtnp",
+    "lbanp",
+    "cmanp",
+    "intention_anp",
+    "intention_cmanp",
+)
 PRESETS = ("quick", "tiny", "paper")
 # The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
 RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
@@ -37,7 +51,14 @@ _PROTOCOLS = {
 
 # Steps of the quick preset: three to six minutes each on one idle core. Self-attention of eight heads over the context is dear.
 _QUICK_STEPS = dict.fromkeys(MODELS, 20_000) | {
-    "cnp": 25_000, "np": 25_000, "intention_anp": 12_000, "canp": 8000, "anp": 6000, "bnp": 6000, "banp": 500}
+    "cnp": 25_000,
+    "np": 25_000,
+    "intention_anp": 12_000,
+    "canp": 8000,
+    "anp": 6000,
+    "bnp": 6000,
+    "banp": 500,
+}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
@@ -120,13 +141,7 @@ def _parts(preset: str) -> dict[str, dict]:
         "bootstrap": dict(train_samples=4, eval_samples=1),
         # TNP-D to CMANP
         "transformer": dict(
-            features=16,
-            embed_depth=3,
-            hidden=64,
-            num_heads=1,
-            num_layers=2 if tiny else 4,
-            copy_layers=True,
-            **op,
+            features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=2 if tiny else 4, copy_layers=True, **op
         ),
         "tnp": dict(drop_y=0.5),
         "predictor": dict(std_map="exp", std_floor=0.0, loss_points="all"),

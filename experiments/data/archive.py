@@ -1,4 +1,5 @@
 """The source `archive`: a folder of the original files, verified against the manifest before they are used."""
+
 import os
 import pathlib
 

@@ -3,6 +3,7 @@
 A record is 3074 bytes: the coarse label (0..19), the fine label (0..99), and 32x32 pixels in rows, first the red ones, then the
 green and the blue ones. The files of a subset have the same records, in other numbers: what is in them names the data set.
 """
+
 import numpy as np
 
 from experiments.data import archive, prepared
@@ -19,7 +20,11 @@ CIFAR_100 = Manifest(
     format="CIFAR-100 binary",
     folders=["cifar-100-binary", "cifar100", "."],
     files={split: [f"{split}.bin"] for split in SPLITS},
-    tfds={"builder": "cifar100", "fields": {"image": "image", "label": "label"}, "splits": {"train": "train", "test": "test"}},
+    tfds={
+        "builder": "cifar100",
+        "fields": {"image": "image", "label": "label"},
+        "splits": {"train": "train", "test": "test"},
+    },
 )
 COARSE, CLASSES, RECORD = 20, 100, 2 + 3 * 32 * 32
 _ORIGINAL = {"train": 500, "test": 100}  # images of each class

@@ -1,4 +1,5 @@
 """What every source returns, and the check that it is what the manifest promises."""
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,4 +1,5 @@
 """The source `digits`: the real 8x8 handwritten digits that scikit-learn carries (part of UCI optdigits)."""
+
 import numpy as np
 
 from experiments.data.dataset import DataSet, checked

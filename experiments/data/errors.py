@@ -1,4 +1,5 @@
 """The one error of this package: something about the data that the user can put right."""
+
 from experiments.harness.errors import UserError
 
 

@@ -1,4 +1,5 @@
 """Finding, reading and verifying the files of an archive. Every failure is a DataError that names the file."""
+
 import gzip
 import hashlib
 import os

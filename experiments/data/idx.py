@@ -1,11 +1,12 @@
 """The IDX format of the MNIST family: a magic number, the dimensions, and the array itself, all big-endian.
 
-    bytes 0, 1   zero
-    byte 2       element type, a key of DTYPES
-    byte 3       number of dimensions D
-    4 D bytes    the dimensions, unsigned 32-bit
-    the rest     the elements, last axis fastest
+bytes 0, 1   zero
+byte 2       element type, a key of DTYPES
+byte 3       number of dimensions D
+4 D bytes    the dimensions, unsigned 32-bit
+the rest     the elements, last axis fastest
 """
+
 import math
 
 import numpy as np

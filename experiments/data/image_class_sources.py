@@ -3,6 +3,7 @@
 A function takes the folder of a data set and returns split -> name of a class -> its images. What is wrong with a folder or a
 list is a DataError of one line; the images themselves are not opened here.
 """
+
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +34,11 @@ def _eighty(folder: Path) -> dict[str, Classes]:
     together = {name: images for classes in _ravi(folder).values() for name, images in classes.items()}
     names = np.random.default_rng(0).permutation(sorted(together))
     tenth = len(names) // 10
-    parts = names[: len(names) - 2 * tenth], names[len(names) - 2 * tenth : len(names) - tenth], names[len(names) - tenth :]
+    parts = (
+        names[: len(names) - 2 * tenth],
+        names[len(names) - 2 * tenth : len(names) - tenth],
+        names[len(names) - tenth :],
+    )
     return {split: {str(name): together[name] for name in part} for split, part in zip(SPLITS, parts)}
 
 

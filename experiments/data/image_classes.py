@@ -10,6 +10,7 @@
 Images are decoded and resized once, when loaded, and kept as uint8; nothing is written. TensorFlow Datasets has no builder of
 mini-ImageNet, so there is no source of that kind.
 """
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -80,7 +81,9 @@ def _check(source: str, found: Mapping[str, Classes], least: int) -> None:
             if name in owner:
                 raise DataError(f"source {source!r}: class {name} is in {owner[name]} and in {split}")
             if len(images) < least:
-                raise DataError(f"source {source!r}: {split} class {name} has {len(images)} images, an episode takes {least}")
+                raise DataError(
+                    f"source {source!r}: {split} class {name} has {len(images)} images, an episode takes {least}"
+                )
             owner[name] = split
             for path in (image for image in images if isinstance(image, Path)):
                 if path in listed:

@@ -3,6 +3,7 @@
 A file is a .npz: `train` [n, d] and `test` [n, d] float32, the labels `train_label` and `test_label`, and `provenance`, JSON:
 the network, the SHA-256 of the file of its weights, the quote of the data set, the numbers of images, the size of the inputs.
 """
+
 import dataclasses
 import hashlib
 import json
@@ -89,7 +90,13 @@ def read(path: Path, data: DataSet) -> ImageFeatures:
         raise DataError(f"{path}: cannot be read as image features: {first_line(error)}") from error
     for split in SPLITS:
         if made_of != data.name or not np.array_equal(labels[split], getattr(data, split)["label"]):
-            raise DataError(f"{path} has features of {made_of}, not of the {split} images of {data.name} in their order")
-        if features[split].ndim != 2 or len(features[split]) != len(labels[split]) or not np.isfinite(features[split]).all():
+            raise DataError(
+                f"{path} has features of {made_of}, not of the {split} images of {data.name} in their order"
+            )
+        if (
+            features[split].ndim != 2
+            or len(features[split]) != len(labels[split])
+            or not np.isfinite(features[split]).all()
+        ):
             raise DataError(f"{path}: {split} is no finite [{len(labels[split])}, d] but {list(features[split].shape)}")
     return ImageFeatures(features, provenance)

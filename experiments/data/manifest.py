@@ -11,6 +11,7 @@ A manifest holds
                   size and digest of the *uncompressed* bytes, so that they hold for any compression of the file
     tfds          {'builder': name, 'fields': {ours: theirs}, 'splits': {ours: theirs}}
 """
+
 import dataclasses
 import json
 import pathlib

@@ -4,6 +4,7 @@
 
 Faces, normals and colours are left out. A file may be compressed by gzip, under its own name or with .gz behind it.
 """
+
 import io
 import math
 from pathlib import Path

@@ -3,6 +3,7 @@
 Preparing stores the examples in a shuffled order, so the same seed draws other images here than from `archive`.
 Images are decoded one by one (60,000 of MNIST: about ten seconds).
 """
+
 import os
 import pathlib
 
@@ -48,7 +49,7 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
 def recipe(manifest: Manifest, data_dir: str | None) -> str:
     """The shell command that downloads and prepares the data set so that `load` can read it."""
     return (
-        f"python -c \"import tensorflow_datasets as tfds; tfds.builder({manifest.tfds['builder']!r}, "
+        f'python -c "import tensorflow_datasets as tfds; tfds.builder({manifest.tfds["builder"]!r}, '
         f"data_dir={str(_root(data_dir))!r}, file_format='array_record').download_and_prepare()\" "
         "(this step alone needs TensorFlow: pip install '.[prepare]')"
     )

@@ -1,4 +1,5 @@
 """From the tensors of a published PyTorch ResNet to our module and its variables."""
+
 import re
 from collections.abc import Mapping
 

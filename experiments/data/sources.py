@@ -1,9 +1,10 @@
 """Real data by name and source. A source is always the one asked for: none ever stands in for another.
 
-    load('digits', 'digits', None)             bundled with scikit-learn
-    load('mnist', 'archive', '/data')          original files in /data/mnist or /data, verified by checksum
-    load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, read without TensorFlow
+load('digits', 'digits', None)             bundled with scikit-learn
+load('mnist', 'archive', '/data')          original files in /data/mnist or /data, verified by checksum
+load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, read without TensorFlow
 """
+
 from experiments.data import archive, digits, manifest, prepared
 from experiments.data.dataset import DataSet
 from experiments.data.errors import DataError

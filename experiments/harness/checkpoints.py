@@ -1,4 +1,5 @@
 """Checkpoints by orbax: the latest state, to resume from, and the best one by validation loss."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,4 +1,5 @@
 """What the commands share: flags to a config, failures to one line and an exit code, the compilation cache."""
+
 import os
 import sys
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """What the figures share: one look, one way to save, numbers beside every picture."""
+
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,21 +10,25 @@ from matplotlib.figure import Figure
 
 INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 RED, BLUE, GREEN, AMBER, VIOLET = "#c8372d", "#2f6db5", "#3d9150", "#d99013", "#8a5fb0"
-matplotlib.rcParams.update({
-    "axes.edgecolor": INK,
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.dpi": 150,
-    "font.size": 9.5,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-})
+matplotlib.rcParams.update(
+    {
+        "axes.edgecolor": INK,
+        "axes.grid": True,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "figure.dpi": 150,
+        "font.size": 9.5,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.5,
+        "legend.frameon": False,
+        "lines.linewidth": 1.6,
+    }
+)
 
 
-def new_figure(rows: int, columns: int, width: float = 3.2, height: float = 2.7, **options) -> tuple[Figure, list[list[Axes]]]:
+def new_figure(
+    rows: int, columns: int, width: float = 3.2, height: float = 2.7, **options
+) -> tuple[Figure, list[list[Axes]]]:
     """A figure of rows x columns panels, each `width` x `height` inches, that belongs to no window."""
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options).tolist()

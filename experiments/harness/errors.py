@@ -1,4 +1,5 @@
 """The failures a user can mend. The command line prints each as one line and leaves with its exit code."""
+
 import difflib
 from collections.abc import Iterable
 

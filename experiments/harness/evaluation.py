@@ -1,4 +1,5 @@
 """From the value of each evaluation task to a mean with its standard error."""
+
 import dataclasses
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,5 @@
 """What an experiment hands to the harness: pure functions and arrays, nothing that trains or writes."""
+
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,5 @@
 """From a config to a finished run directory."""
+
 import dataclasses
 import importlib
 import json

@@ -1,4 +1,5 @@
 """The training loop: chunks of compiled steps, with what must happen between them."""
+
 import dataclasses
 import math
 import time
@@ -52,7 +53,9 @@ class Record:
     step: int = 0
     best_loss: float | None = None
     best_step: int | None = None
-    validation_losses: list[tuple[int, float]] = dataclasses.field(default_factory=list)  # (step, loss), the mean over seeds
+    validation_losses: list[tuple[int, float]] = dataclasses.field(
+        default_factory=list
+    )  # (step, loss), the mean over seeds
     wall_time_s: float = 0.0  # over all processes that worked on the run
     steps_per_second: float = 0.0  # of the last process, compilation left out
 

@@ -1,4 +1,5 @@
 """The optax chain that a config's `optimizer` section describes."""
+
 import dataclasses
 
 import optax
@@ -47,7 +48,9 @@ def build_optimizer(settings: OptimizerSettings, steps: int) -> optax.GradientTr
     """The transformation for a run of `steps` steps. Raises ConfigError for an unknown rule or schedule."""
     schedule = choose(_SCHEDULES, settings.schedule, "config.optimizer.schedule")(settings, steps)
     if settings.warmup_steps >= steps:
-        raise ConfigError(f"config.optimizer.warmup_steps: {settings.warmup_steps} is not below the {steps} steps of the run")
+        raise ConfigError(
+            f"config.optimizer.warmup_steps: {settings.warmup_steps} is not below the {steps} steps of the run"
+        )
     if settings.warmup_steps:
         warmup = optax.linear_schedule(0.0, settings.learning_rate, settings.warmup_steps)
         schedule = optax.join_schedules([warmup, schedule], [settings.warmup_steps])

@@ -5,6 +5,7 @@ turn (scan), which is for models whose arrays of all seeds together leave the ca
 one device, `data` splits each batch over all devices and replicates the parameters, `seeds` trains different seeds on different
 devices. JAX's pmap is today itself a wrapper over this machinery, so there is no separate path for it.
 """
+
 import contextlib
 import dataclasses
 import os
@@ -75,7 +76,9 @@ def build_placement(name: str, *, seeds: int, batch_size: int) -> Placement:
     devices = jax.devices() if spread else jax.local_devices()[:1]
     for what, size, spec in (("seeds", seeds, along_seeds), ("batch_size", batch_size, along_batch)):
         if spec == _ALONG and size % len(devices):
-            raise ConfigError(f"config.train.{what}: {size} is not divisible by the {len(devices)} devices of placement {name!r}")
+            raise ConfigError(
+                f"config.train.{what}: {size} is not divisible by the {len(devices)} devices of placement {name!r}"
+            )
     mesh = Mesh(np.array(devices), (_AXIS,))
     return Placement(*(NamedSharding(mesh, spec) for spec in (along_seeds, _WHOLE, along_batch)), in_turn)
 

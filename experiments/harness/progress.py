@@ -1,4 +1,5 @@
 """What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, TensorBoard where asked for."""
+
 import time
 from collections.abc import Mapping
 from pathlib import Path

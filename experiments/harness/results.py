@@ -1,4 +1,5 @@
 """Results as data: what result.json holds, and how tables and figures read a folder of them."""
+
 import dataclasses
 import functools
 import importlib.metadata
@@ -157,7 +158,9 @@ def _differences(one: Any, other: Any, where: str) -> set[str]:
     """The keys of two configs whose values differ, such as 'config.train.steps'."""
     if not (isinstance(one, dict) and isinstance(other, dict)):
         return set() if one == other else {where}
-    return set().union(*(_differences(one.get(key), other.get(key), f"{where}.{key}") for key in one.keys() | other.keys()))
+    return set().union(
+        *(_differences(one.get(key), other.get(key), f"{where}.{key}") for key in one.keys() | other.keys())
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

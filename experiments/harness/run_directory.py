@@ -3,6 +3,7 @@
 A folder belongs to one config, by the hash of its JSON. Whole files are written beside their place and moved there, so a run
 killed at any moment leaves either the old file or the new one.
 """
+
 import fcntl
 import hashlib
 import json

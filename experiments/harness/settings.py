@@ -3,6 +3,7 @@
 A section of the config holds exactly the fields of one dataclass or Flax module. A key the class does not have, a field the
 section does not set and a value of another type are errors that name the key, so the config file is the whole truth.
 """
+
 import dataclasses
 import typing
 from collections.abc import Iterable, Mapping

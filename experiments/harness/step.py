@@ -3,6 +3,7 @@
 A step samples its batch, takes the gradient and updates, all from (seed, step); `lax.scan` makes a chunk of steps one XLA
 program, which the placement extends to all seeds of a cell.
 """
+
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +69,10 @@ def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_siz
 
 
 def make_step(
-    experiment: Experiment, optimizer: optax.GradientTransformation, batch_size: int, constrain: Callable = lambda batch: batch
+    experiment: Experiment,
+    optimizer: optax.GradientTransformation,
+    batch_size: int,
+    constrain: Callable = lambda batch: batch,
 ) -> Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]:
     """(state of one seed, train data) -> (state, named scalars). `constrain` places the batch on devices."""
 

@@ -1,4 +1,5 @@
 """Randomness is (seed, purpose, step): one key for each, so a resumed run draws what the uninterrupted one would have."""
+
 import jax
 
 _PURPOSES = ("init", "train", "validate", "evaluate", "examples")

@@ -1,4 +1,5 @@
 """A table of numbers with their errors, and its four forms: terminal, Markdown, LaTeX, CSV."""
+
 import csv
 import dataclasses
 import io
@@ -101,15 +102,22 @@ class Table:
         for column in self.columns[1:]:
             table.add_column(column, justify="right")
         for name, cells in self.rows:
-            texts = [_plain(cell).replace(" ±", "\n±") for cell in cells]  # one above the other: narrow enough for 80 columns
-            table.add_row(name, *(f"[bold]{text}[/bold]" if _is_best(cell) else text for text, cell in zip(texts, cells)))
+            texts = [
+                _plain(cell).replace(" ±", "\n±") for cell in cells
+            ]  # one above the other: narrow enough for 80 columns
+            table.add_row(
+                name, *(f"[bold]{text}[/bold]" if _is_best(cell) else text for text, cell in zip(texts, cells))
+            )
         return table
 
     def markdown(self) -> str:
         def line(parts):
             return "| " + " | ".join(parts) + " |"
 
-        rows = [line([name, *(f"**{_plain(c)}**" if _is_best(c) else _plain(c) for c in cells)]) for name, cells in self.rows]
+        rows = [
+            line([name, *(f"**{_plain(c)}**" if _is_best(c) else _plain(c) for c in cells)])
+            for name, cells in self.rows
+        ]
         rule = line(["---"] + ["---:"] * (len(self.columns) - 1))
         return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *rows, "", self.caption]) + "\n"
 
@@ -122,14 +130,19 @@ class Table:
         head = " & ".join(map(_escaped, self.columns)) + r" \\"
         body = "\n".join([rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", r"\hline", head, r"\hline", *rows])
         caption = rf"\caption{{{_escaped(self.title)}. {_escaped(self.caption)}}}"
-        return "\n".join([r"\begin{table}", r"\centering", body, r"\hline", r"\end{tabular}", caption, r"\end{table}"]) + "\n"
+        return (
+            "\n".join([r"\begin{table}", r"\centering", body, r"\hline", r"\end{tabular}", caption, r"\end{table}"])
+            + "\n"
+        )
 
     def csv(self) -> str:
         """One line for each row: every column, after it that of its errors where it has any, and the facts in the last ones."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        widths = [1 + any(isinstance(cell, Cell) and cell.error is not None for cell in column)
-                  for column in zip(*(cells for _, cells in self.rows))]
+        widths = [
+            1 + any(isinstance(cell, Cell) and cell.error is not None for cell in column)
+            for column in zip(*(cells for _, cells in self.rows))
+        ]
         heads = ((column, f"{column} {self.error}")[:width] for column, width in zip(self.columns[1:], widths))
         writer.writerow([self.columns[0], *itertools.chain(*heads), *self.facts])
         for name, cells in self.rows:

@@ -4,6 +4,7 @@ PyTorch's is a zip of raw storages and a pickle that says which part of which st
 PyTorch and without running what it names: tensors become arrays, and objects of any class, such as the attrdict.AttrDict of
 the published checkpoints, plain dictionaries of their items.
 """
+
 import io
 import json
 import pickle
@@ -21,8 +22,17 @@ from experiments.harness.errors import UserError, unknown
 
 # What reading a damaged file may raise: a pickle that is cut or changed is any sequence of operations.
 _DAMAGED = (
-    OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error,
-    pickle.UnpicklingError)
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    pickle.UnpicklingError,
+)
 _INNER = ("model", "state_dict")  # where a checkpoint keeps its state dict, beside the optimizer's and others
 _PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
 
@@ -57,7 +67,9 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     tensors = {}
     for name in (name for name in header if name != "__metadata__"):
         begin, end = (start + offset for offset in header[name]["data_offsets"])
-        tensors[name] = np.frombuffer(raw[begin:end], _SAFE_DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+        tensors[name] = np.frombuffer(raw[begin:end], _SAFE_DTYPES[header[name]["dtype"]]).reshape(
+            header[name]["shape"]
+        )
     return tensors
 
 
@@ -105,13 +117,32 @@ def _tensor(storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *res
     return np.ndarray(shape, storage.dtype, storage, offset * size, tuple(stride * size for stride in strides)).copy()
 
 
-_STORAGES = dict(DoubleStorage=np.float64, FloatStorage=np.float32, HalfStorage=np.float16, BFloat16Storage=jnp.bfloat16,
-                 LongStorage=np.int64, IntStorage=np.int32, BoolStorage=np.bool_)
+_STORAGES = dict(
+    DoubleStorage=np.float64,
+    FloatStorage=np.float32,
+    HalfStorage=np.float16,
+    BFloat16Storage=jnp.bfloat16,
+    LongStorage=np.int64,
+    IntStorage=np.int32,
+    BoolStorage=np.bool_,
+)
 _KNOWN = {("torch", name): np.dtype(kind) for name, kind in _STORAGES.items()} | {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): lambda tensor, *rest: tensor,
 }
-_SAFE_DTYPES = dict(F64=np.float64, F32=np.float32, F16=np.float16, BF16=jnp.bfloat16, I64=np.int64, I32=np.int32,
-                    I16=np.int16, I8=np.int8, U8=np.uint8, BOOL=np.bool_)
-_READERS = {".npz": _read_numpy, ".safetensors": _read_safetensors} | dict.fromkeys((".pt", ".pth", ".tar"), _read_torch)
+_SAFE_DTYPES = dict(
+    F64=np.float64,
+    F32=np.float32,
+    F16=np.float16,
+    BF16=jnp.bfloat16,
+    I64=np.int64,
+    I32=np.int32,
+    I16=np.int16,
+    I8=np.int8,
+    U8=np.uint8,
+    BOOL=np.bool_,
+)
+_READERS = {".npz": _read_numpy, ".safetensors": _read_safetensors} | dict.fromkeys(
+    (".pt", ".pth", ".tar"), _read_torch
+)

@@ -1,4 +1,5 @@
 """Comparing speeds on a machine that does other things too: functions timed in turns, compared neighbour by neighbour."""
+
 import statistics
 import time
 from collections.abc import Callable, Sequence

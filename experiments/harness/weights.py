@@ -1,8 +1,9 @@
 """Parameters in a folder of their own, with the config section of their model: what `scripts.import_weights` writes.
 
-    model, variables = weights.load_model("DIR", NEURAL_PROCESSES)
-    python -m experiments.run --config ... --weights DIR          # evaluates them in place of a training
+model, variables = weights.load_model("DIR", NEURAL_PROCESSES)
+python -m experiments.run --config ... --weights DIR          # evaluates them in place of a training
 """
+
 import dataclasses
 import hashlib
 import json
@@ -54,7 +55,11 @@ def load(folder: Path) -> Weights:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())
-    return Weights(model, unflatten_dict({tuple(name.split("/")): array for name, array in arrays.items()}), digest.hexdigest()[:16])
+    return Weights(
+        model,
+        unflatten_dict({tuple(name.split("/")): array for name, array in arrays.items()}),
+        digest.hexdigest()[:16],
+    )
 
 
 def load_model(folder: str | Path, models: Mapping[str, type]) -> tuple[Any, dict[str, PyTree]]:

@@ -4,6 +4,7 @@ The experiment is that of the University of Amsterdam's Deep Learning tutorial 6
 the paper does not give are the tutorial's. There every image is the anomaly once in an epoch; here each step draws its
 anomalies uniformly among all images, so that a step is a pure function of a key.
 """
+
 import dataclasses
 
 import flax.struct

@@ -1,4 +1,5 @@
 """Images for set anomaly detection: where they come from, how they are split, and the features that the models see."""
+
 import dataclasses
 import functools
 from pathlib import Path

@@ -1,4 +1,5 @@
 """The picture of one run of set anomaly detection: a few test sets, with the probability that the model gives each image."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,5 +29,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     layers, score = model["num_layers"], accuracy(result)
     figure.suptitle(
         f"{MODELS[model['name']]}, {layers} layer{'s' * (layers > 1)}, preset {result.preset}: {score.text()} % of the sets\n"
-        f"{described(result)}", fontsize=9)
+        f"{described(result)}",
+        fontsize=9,
+    )
     return drawing.save(figure, folder / "figure.png")

@@ -1,4 +1,5 @@
 """Table 3 of the Intention paper: accuracy of set anomaly detection, ours beside the paper's."""
+
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts, several

@@ -1,4 +1,5 @@
 """Episodes of few-shot classification: some classes of a split, a few images of each to learn from, others to classify."""
+
 import dataclasses
 
 import flax.struct
@@ -44,7 +45,9 @@ class Episodes:
 
     def __post_init__(self):
         if self.way < 2 or self.shot < 1 or self.query < 1:
-            raise ValueError(f"way is at least 2, shot and query at least 1, got {self.way}, {self.shot} and {self.query}")
+            raise ValueError(
+                f"way is at least 2, shot and query at least 1, got {self.way}, {self.shot} and {self.query}"
+            )
 
     def draw(self, key: jax.Array, member: jax.Array) -> jax.Array:
         """Numbers of the images of one episode [way, shot + query], a row for each label. Every class must have so many."""
@@ -58,6 +61,10 @@ class Episodes:
         """One episode of the images of a split."""
         number = self.draw(key, data.member)
         shape = data.image.shape[1:]
-        context, target = (data.image[part].reshape(-1, *shape) for part in (number[:, : self.shot], number[:, self.shot :]))
-        context_label, target_label = (jnp.repeat(jnp.eye(self.way), count, axis=0) for count in (self.shot, self.query))
+        context, target = (
+            data.image[part].reshape(-1, *shape) for part in (number[:, : self.shot], number[:, self.shot :])
+        )
+        context_label, target_label = (
+            jnp.repeat(jnp.eye(self.way), count, axis=0) for count in (self.shot, self.query)
+        )
         return Episode(context, context_label, target, target_label, data.training)

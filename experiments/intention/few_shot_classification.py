@@ -3,6 +3,7 @@
 A model sees a few labelled images of classes that it has never seen, and says which of them other images belong to. It is
 trained on episodes of training classes and judged by its accuracy on fixed episodes of test classes, the same for every model.
 """
+
 import dataclasses
 
 import jax
@@ -56,8 +57,12 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def init(key):
         shapes = jax.eval_shape(task.sample, key, data["train"])
-        context, target = (jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (shapes.context_image, shapes.target_image))
-        return model.lazy_init(key, context, shapes.context_label, target)  # from shapes: no image is encoded, nothing adapted
+        context, target = (
+            jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (shapes.context_image, shapes.target_image)
+        )
+        return model.lazy_init(
+            key, context, shapes.context_label, target
+        )  # from shapes: no image is encoded, nothing adapted
 
     def loss(variables, batch, key):
         scores, collections = apply(variables, batch, key)
@@ -97,5 +102,7 @@ def _load(section: ConfigDict, task: Episodes, data_dir: str | None) -> image_cl
     for split in image_classes.SPLITS:
         classes = len(getattr(found, split).names)
         if classes < task.way:
-            raise ConfigError(f"config.task.way: an episode has {task.way} classes, {found.name} has {classes} for {split}")
+            raise ConfigError(
+                f"config.task.way: an episode has {task.way} classes, {found.name} has {classes} for {split}"
+            )
     return found

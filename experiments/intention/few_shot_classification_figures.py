@@ -1,4 +1,5 @@
 """Figure 14 of the Intention paper: accuracy against the size of the latent space. And the view of one run."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,9 @@ _RIGHT, _WRONG = drawing.GREEN, drawing.RED
 def figure14(results: Sequence[Result], folder: Path) -> Path:
     """Accuracy of Intention and of its kernelised form against the number of features of e_H, with 95 % intervals."""
     own = [result for result in results if result.name == EXPERIMENT and row_of(result) in _KERNELS]
-    own = list(chosen([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES)).values())
+    own = list(
+        chosen([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES)).values()
+    )
     if not own:
         raise UserError(f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128; there are none")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
@@ -37,7 +40,9 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
         runs = sorted((result for result in own if row_of(result) == row), key=_latent)
         cells = [percent(result) for result in runs]
         means, errors = [cell.mean for cell in cells], [cell.error for cell in cells]
-        axis.errorbar([_latent(result) for result in runs], means, errors, fmt="o-", color=colour, capsize=3, label=name)
+        axis.errorbar(
+            [_latent(result) for result in runs], means, errors, fmt="o-", color=colour, capsize=3, label=name
+        )
         rows += [(row[2], _latent(result), cell.mean, cell.error, result.preset) for result, cell in zip(runs, cells)]
     sizes = sorted({_latent(result) for result in own})
     axis.set_xscale("log", base=2)
@@ -47,7 +52,9 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     first = own[0]
     encoder = ENCODER_NAMES[first.config["axes"]["encoder"]]
     axis.set_title(f"{first.content['facts']['data']}\n{encoder}, preset {first.preset}", fontsize=9)
-    drawing.save_numbers(folder / "figure14.csv", ["kernel", "latent", "accuracy_percent", "interval_95", "preset"], rows)
+    drawing.save_numbers(
+        folder / "figure14.csv", ["kernel", "latent", "accuracy_percent", "interval_95", "preset"], rows
+    )
     return drawing.save(figure, folder / "figure14.png")
 
 
@@ -74,7 +81,9 @@ def _latent(result: Result) -> int:
 def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
     """The first episode, a class in each row: its context, then targets in a frame that is green where the answer is right."""
     context, target = (_rows(arrays[f"{part}_image"][0], arrays[f"{part}_label"][0]) for part in ("context", "target"))
-    right = _rows(arrays["trained/prediction"][0] == arrays["target_label"][0], arrays["target_label"][0])[:, :_SHOWN_TARGETS]
+    right = _rows(arrays["trained/prediction"][0] == arrays["target_label"][0], arrays["target_label"][0])[
+        :, :_SHOWN_TARGETS
+    ]
     target, answers = target[:, :_SHOWN_TARGETS], _rows(arrays["trained/prediction"][0], arrays["target_label"][0])
     size, gap = context.shape[2], 0.8
     places = [*range(context.shape[1]), *(context.shape[1] + gap + number for number in range(target.shape[1]))]
@@ -88,7 +97,9 @@ def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
                 axis.add_patch(_frame(place, label, colour))
                 if not right[label, asked]:
                     answer = answers[label, asked] + 1
-                    axis.text(place + 0.06, -label - 0.3, answer, color="white", backgroundcolor=colour, fontsize=5, zorder=4)
+                    axis.text(
+                        place + 0.06, -label - 0.3, answer, color="white", backgroundcolor=colour, fontsize=5, zorder=4
+                    )
         axis.text(-0.25, -label - 0.5, label + 1, ha="right", va="center", fontsize=8)
     axis.set(xlim=(-0.6, places[-1] + 1), ylim=(-len(context), 0.1), xticks=[], yticks=[], aspect="equal")
     axis.grid(False)

@@ -1,4 +1,5 @@
 """Tables 1 and 2 of the Intention paper: accuracy of few-shot classification, ours beside the paper's."""
+
 from collections.abc import Collection, Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts
@@ -72,7 +73,9 @@ def chosen(results: Sequence[Result], encoders: Sequence[str]) -> dict[tuple, Re
         encoder = encoders.index(config["axes"]["encoder"]), config["encoder"]["statistics"]
         return *encoder, size != _SIZE, size, *episodes
 
-    return comparable(own, EXPERIMENT, lambda result: (row_of(result), result.config["axes"]["latent"]), _images, variant)
+    return comparable(
+        own, EXPERIMENT, lambda result: (row_of(result), result.config["axes"]["latent"]), _images, variant
+    )
 
 
 def _images(result: Result) -> tuple:
@@ -100,7 +103,9 @@ def run_table(results: Sequence[Result]) -> Table:
     return accuracy_table({row: result}, [row], PAPER[number], "")
 
 
-def accuracy_table(by_row: Mapping[tuple, Result], rows: Sequence[tuple], paper: Mapping[tuple, tuple], note: str) -> Table:
+def accuracy_table(
+    by_row: Mapping[tuple, Result], rows: Sequence[tuple], paper: Mapping[tuple, tuple], note: str
+) -> Table:
     """Accuracy in percent with its 95 % interval.
 
     Args:

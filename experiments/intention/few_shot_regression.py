@@ -3,6 +3,7 @@
 A model sees a masked context and predicts the targets; the loss is their mean squared error. After training, and before
 it, the error is measured against the number of observations, on the same tasks for every count and every model.
 """
+
 import dataclasses
 import functools
 
@@ -56,7 +57,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     judged = _resized(task, largest)
     example = jax.eval_shape(judged.sample, jax.random.key(0), data["test"])
     if largest > len(example.target_x):
-        raise ConfigError(f"config.evaluation.counts: {largest} observations asked for, {len(example.target_x)} points exist")
+        raise ConfigError(
+            f"config.evaluation.counts: {largest} observations asked for, {len(example.target_x)} points exist"
+        )
 
     init, loss = regressors.initialiser(model, task, data["train"]), regressors.squared_error(model)
     predict = functools.partial(_predict_for_counts, model)

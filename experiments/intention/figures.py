@@ -1,4 +1,5 @@
 """Figures of the Intention paper, drawn from results alone."""
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +26,9 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
         axis = axes[0][column]
         for model, arrays in examples.items():
             for phase in PHASES:
-                axis.plot(arrays["target_x"][0, :, 0], arrays[f"{phase}/prediction"][0, column, :, 0], **_line(model, phase))
+                axis.plot(
+                    arrays["target_x"][0, :, 0], arrays[f"{phase}/prediction"][0, column, :, 0], **_line(model, phase)
+                )
         _draw_curve(axis, first, count)
         axis.set_title(f"{count} observations")
         axis.set_xlabel("x")
@@ -37,7 +40,9 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
         for model, arrays in examples.items()
         for phase in PHASES
         for column, count in enumerate(arrays["counts"])
-        for x, y, prediction in zip(arrays["target_x"][0, :, 0], arrays["target_y"][0, :, 0], arrays[f"{phase}/prediction"][0, column, :, 0])
+        for x, y, prediction in zip(
+            arrays["target_x"][0, :, 0], arrays["target_y"][0, :, 0], arrays[f"{phase}/prediction"][0, column, :, 0]
+        )
     ]
     drawing.save_numbers(folder / "figure6.csv", ["model", "phase", "observations", "x", "y", "prediction"], rows)
     return drawing.save(figure, folder / "figure6.png")
@@ -56,7 +61,9 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
         axis.set_title(_heading(task_name(result), chosen))
         missing = [MODELS[model] for model in MODELS if model not in chosen]
         if missing:
-            axis.text(0.98, 0.98, "missing: " + ", ".join(missing), transform=axis.transAxes, ha="right", va="top", fontsize=7)
+            axis.text(
+                0.98, 0.98, "missing: " + ", ".join(missing), transform=axis.transAxes, ha="right", va="top", fontsize=7
+            )
     _legend(figure, MODELS)
     columns = ["task", "preset", "model", "phase", "observations", "mean", "sem", "median", "n"]
     drawing.save_numbers(folder / "figure7.csv", columns, rows)
@@ -74,7 +81,9 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
     figure, axes = drawing.new_figure(tasks * len(counts), len(names), width=0.95, height=0.95)
     for task in range(tasks):
         for index, count in enumerate(counts):
-            predictions = [arrays[f"{phase}/prediction"][task, index] for arrays in examples.values() for phase in PHASES]
+            predictions = [
+                arrays[f"{phase}/prediction"][task, index] for arrays in examples.values() for phase in PHASES
+            ]
             line = axes[task * len(counts) + index]
             _draw_image(line[0], _observed_image(first, task, count, side))
             for axis, image in zip(line[1:], [*predictions, first["target_y"][task]]):
@@ -82,9 +91,17 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
             line[0].set_ylabel(f"{count}", rotation=0, ha="right", va="center")
     for axis, name in zip(axes[0], names):
         axis.set_title(name, fontsize=6.5)
-    figure.suptitle(_heading(f"{task_name(next(iter(chosen.values())))} from a number of observed pixels", chosen), fontsize=9)
+    figure.suptitle(
+        _heading(f"{task_name(next(iter(chosen.values())))} from a number of observed pixels", chosen), fontsize=9
+    )
     rows = [
-        (model, phase, task, int(count), float(np.mean((arrays[f"{phase}/prediction"][task, index] - arrays["target_y"][task]) ** 2)))
+        (
+            model,
+            phase,
+            task,
+            int(count),
+            float(np.mean((arrays[f"{phase}/prediction"][task, index] - arrays["target_y"][task]) ** 2)),
+        )
         for model, arrays in examples.items()
         for phase in PHASES
         for task in range(tasks)
@@ -106,7 +123,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     for index, (axis, count) in enumerate(zip(axes[0][1:], counts)):
         if result.config["data"] is None:
             for phase in (phase for phase in PHASES if mse_by_count(result, phase)):
-                axis.plot(arrays["target_x"][0, :, 0], arrays[f"{phase}/prediction"][0, index, :, 0], **_line(model, phase))
+                axis.plot(
+                    arrays["target_x"][0, :, 0], arrays[f"{phase}/prediction"][0, index, :, 0], **_line(model, phase)
+                )
             _draw_curve(axis, arrays, count)
         else:
             side = int(np.sqrt(arrays["target_y"].shape[1]))
@@ -146,7 +165,12 @@ def _heading(text: str, chosen: Mapping[str, Result]) -> str:
 
 
 def _line(model: str, phase: str) -> dict:
-    return {"color": _COLOURS[model], "linestyle": _LINES[phase], "linewidth": 1.6 if phase == "trained" else 1.0, "label": phase}
+    return {
+        "color": _COLOURS[model],
+        "linestyle": _LINES[phase],
+        "linewidth": 1.6 if phase == "trained" else 1.0,
+        "label": phase,
+    }
 
 
 def _draw_errors(axis: Axes, model: str, result: Result) -> list[tuple]:
@@ -156,9 +180,13 @@ def _draw_errors(axis: Axes, model: str, result: Result) -> list[tuple]:
         curve = mse_by_count(result, phase)
         if not curve:
             continue
-        mean, sem = (np.array([s[what] if s[what] is not None else np.nan for s in curve.values()]) for what in ("mean", "sem"))
+        mean, sem = (
+            np.array([s[what] if s[what] is not None else np.nan for s in curve.values()]) for what in ("mean", "sem")
+        )
         axis.plot(list(curve), mean, **_line(model, phase))
-        axis.fill_between(list(curve), np.maximum(mean - sem, mean / 2), mean + sem, color=_COLOURS[model], alpha=0.15, linewidth=0)
+        axis.fill_between(
+            list(curve), np.maximum(mean - sem, mean / 2), mean + sem, color=_COLOURS[model], alpha=0.15, linewidth=0
+        )
         for count, summary in curve.items():
             numbers = [summary[what] for what in ("mean", "sem", "median", "n")]
             rows.append((task_name(result), result.preset, model, phase, count, *numbers))
@@ -174,7 +202,14 @@ def _draw_curve(axis: Axes, arrays: Mapping[str, np.ndarray], count: int) -> Non
     """The true curve of the first example task and its first `count` observations."""
     x, y = arrays["target_x"][0, :, 0], arrays["target_y"][0, :, 0]
     axis.plot(x, y, color=drawing.INK, linewidth=1.0, zorder=3)
-    axis.plot(arrays["context_x"][0, :count, 0], arrays["context_y"][0, :count, 0], "o", color=drawing.INK, markersize=3.5, zorder=4)
+    axis.plot(
+        arrays["context_x"][0, :count, 0],
+        arrays["context_y"][0, :count, 0],
+        "o",
+        color=drawing.INK,
+        markersize=3.5,
+        zorder=4,
+    )
     margin = 1.0 + 0.5 * np.abs(y).max()
     axis.set_ylim(y.min() - margin, y.max() + margin)
 

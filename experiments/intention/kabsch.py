@@ -6,6 +6,7 @@ with a random rotation R, translation w and scale a for each task. Kabsch's algo
 The map is affine, so least squares of v on (k, 1), which is Intention on raw inputs with a column of ones, finds it too, and
 takes more of the noise for a part of the map.
 """
+
 import dataclasses
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Figures 10 and 11 of the Intention paper: the generalised Kabsch task. And the view of one run."""
+
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +33,12 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     noise = first.config["task"]["noise_std"]
     axis.set_title(
         f"Generalised Kabsch, preset {first.preset}, {first.config['task']['pairs']} pairs with noise {noise:g}\n"
-        f"curves: validation; numbers: mean of {first.metrics['trained/mse']['n']} evaluation tasks", fontsize=9)
-    rows = [(model, step, loss) for model, result in found.items() for step, loss in result.content["validation_losses"]]
+        f"curves: validation; numbers: mean of {first.metrics['trained/mse']['n']} evaluation tasks",
+        fontsize=9,
+    )
+    rows = [
+        (model, step, loss) for model, result in found.items() for step, loss in result.content["validation_losses"]
+    ]
     ends = [(result.content["steps"], result.metrics["trained/mse"]["mean"]) for result in found.values()]
     rows += [(f"{model}, evaluation", *end) for model, end in zip(found, ends)]
     rows += [(ANSWERS[method], "", summary["mean"]) for method, summary in answers(first).items()]
@@ -60,7 +65,9 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     _draw_cloud(panels[1], cloud, target, "its image")
     pairs = first["context_x"][shown], first["context_y"][shown]
     _draw_pairs(panels[2], *pairs)
-    errors = {model: float(np.mean((arrays["trained/prediction"][shown] - target) ** 2)) for model, arrays in examples.items()}
+    errors = {
+        model: float(np.mean((arrays["trained/prediction"][shown] - target) ** 2)) for model, arrays in examples.items()
+    }
     for axis, (model, arrays) in zip(panels[3:], examples.items()):
         axis.plot(*target.T[:2], ".", color=drawing.FAINT, markersize=2.0)
         _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{MODELS[model]}, MSE {errors[model]:.1e}")
@@ -83,7 +90,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     for method, summary in answers(result).items():
         _draw_answer(axes[0][0], method, summary["mean"])
     axes[0][0].set_yscale("log")
-    axes[0][0].set(xlabel="training steps", ylabel="mean squared error", title=f"{model_name(result)}, preset {result.preset}")
+    axes[0][0].set(
+        xlabel="training steps", ylabel="mean squared error", title=f"{model_name(result)}, preset {result.preset}"
+    )
     axes[0][0].legend(fontsize=7)
     shown = _turned_furthest(arrays)
     _draw_cloud(axes[0][1], arrays["cloud"], arrays["target"][shown], "truth")
@@ -142,7 +151,9 @@ def _turned_furthest(arrays: Mapping[str, np.ndarray]) -> int:
 def _draw_pairs(axis: Axes, points: np.ndarray, images: np.ndarray) -> None:
     """The observed points (open), their images (full), and arrows between them."""
     for start, end in zip(points[:, :2], images[:, :2]):
-        axis.annotate("", end, start, arrowprops=dict(arrowstyle="->", color=drawing.GREY, linewidth=0.8, shrinkA=3, shrinkB=3))
+        axis.annotate(
+            "", end, start, arrowprops=dict(arrowstyle="->", color=drawing.GREY, linewidth=0.8, shrinkA=3, shrinkB=3)
+        )
         axis.plot(*start, "o", color=drawing.INK, fillstyle="none", markersize=4)
         axis.plot(*end, "o", color=drawing.INK, markersize=4)
     axis.set_title(f"{len(points)} observed pairs", fontsize=8.5)

@@ -1,4 +1,5 @@
 """What policy distillation and the generalised Kabsch task show alike: names, the choice of results, the table."""
+
 import json
 from collections.abc import Callable, Sequence
 
@@ -7,7 +8,13 @@ from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 
 # Names of the models as the paper writes them, in its order. MAML is none of its baselines here.
-MODELS = {"intention": "Intention", "attention": "Attention", "neural_process": "Neural Process", "mlp": "MLP", "maml": "MAML"}
+MODELS = {
+    "intention": "Intention",
+    "attention": "Attention",
+    "neural_process": "Neural Process",
+    "mlp": "MLP",
+    "maml": "MAML",
+}
 # Methods that are told what the models have to learn; a metric is named after each: '<method>_mse'.
 ANSWERS = {
     "trilateration": "trilateration (oracle)",
@@ -33,7 +40,9 @@ def chosen(results: Sequence[Result], experiment: str) -> dict[str, Result]:
 
 def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result]:
     """As `chosen`, all with one point cloud, a real one first."""
-    return _in_order(_comparable(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result))))
+    return _in_order(
+        _comparable(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result)))
+    )
 
 
 def model_name(result: Result) -> str:

@@ -3,6 +3,7 @@
 A task has `sample(key, data)` and `answers(task)`, the predictions of methods that are told what the models have to learn.
 The loss is the mean squared error, and the evaluation measures models and methods on the same tasks.
 """
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

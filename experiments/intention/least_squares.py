@@ -3,6 +3,7 @@
 A task is a set of pairs (x, y) with y = x w; the model sees the pairs and predicts w. One run trains one model of one latent
 size at one dimension; configs/intention/scaling.py doubles the size until the error is small, and Figure 3 reads the sizes off.
 """
+
 import dataclasses
 from typing import NamedTuple
 
@@ -41,7 +42,9 @@ class LeastSquares:
 
     def sample(self, key: jax.Array, data: None) -> LinearTask:
         """One function and its points. `data` is not used."""
-        normal = jax.random.normal(key, (1 + self.points, self.dimension))  # one draw: random numbers are slow to compile
+        normal = jax.random.normal(
+            key, (1 + self.points, self.dimension)
+        )  # one draw: random numbers are slow to compile
         weights, x = normal[0], normal[1:]
         return LinearTask(x, jnp.matmul(x, weights[:, None], precision="highest"), weights)
 

@@ -11,6 +11,7 @@ a few-shot regression: the context are the places with their distances, the pred
 (e_j, 0) reads its row j. A model has to find this linearisation; given it, Intention needs no training
 (`linearised_intention`).
 """
+
 import dataclasses
 
 import jax
@@ -99,7 +100,11 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def examples(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            kept = {"places": sampled.context_x[:, :2], "distances": sampled.context_y[:, 0], "target": sampled.target_y[:, 0]}
+            kept = {
+                "places": sampled.context_x[:, :2],
+                "distances": sampled.context_y[:, 0],
+                "target": sampled.target_y[:, 0],
+            }
             prediction = regressors.predict(model, variables, sampled)
             answers = {"prediction": prediction} | task.answers(sampled)
             return kept | {name: answer[:, 0] for name, answer in answers.items()}

@@ -1,4 +1,5 @@
 """Figures 8 and 9 of the Intention paper: policy distillation. And the view of one run."""
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +18,9 @@ COLOURS = {
     "maml": drawing.AMBER,
 }
 _SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lower panels
-_TARGET = dict(marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6)  # above a prediction that hits it
+_TARGET = dict(
+    marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6
+)  # above a prediction that hits it
 _FLOOR = 1e-9  # of the errors that Figure 9 draws: below it rounding has its say
 
 
@@ -40,7 +43,12 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     _legend(figure, found)
     figure.suptitle(f"Where is the target? (preset {next(iter(found.values())).preset})", fontsize=10)
     rows = [
-        (model, environment + 1, *arrays["target"][environment].tolist(), *arrays["trained/prediction"][environment].tolist())
+        (
+            model,
+            environment + 1,
+            *arrays["target"][environment].tolist(),
+            *arrays["trained/prediction"][environment].tolist(),
+        )
         for model, arrays in examples.items()
         for environment in range(shown)
     ]
@@ -57,14 +65,18 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     found = required(results, "policy_distillation", "Figure 9")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.6, height=3.6)
-    bodies = [(MODELS[model], COLOURS[model], errors(result, "trained/prediction"), result.metrics["trained/mse"])
-              for model, result in found.items()]
+    bodies = [
+        (MODELS[model], COLOURS[model], errors(result, "trained/prediction"), result.metrics["trained/mse"])
+        for model, result in found.items()
+    ]
     given = "linearised_intention"
     bodies.append(("Intention,\nuntrained,\nlinearised", drawing.GREY, errors(first, given), answers(first)[given]))
     for place, (_, colour, values, summary) in enumerate(bodies):
         _draw_violin(axis, place, colour, values)
         if summary["median"] is not None:
-            axis.plot([place - 0.25, place + 0.25], [max(summary["median"], _FLOOR)] * 2, color=drawing.INK, linewidth=1.2)
+            axis.plot(
+                [place - 0.25, place + 0.25], [max(summary["median"], _FLOOR)] * 2, color=drawing.INK, linewidth=1.2
+            )
         axis.text(place, 30, short(summary["mean"]), ha="center", va="bottom", fontsize=8)
     axis.axhline(1.0, color=drawing.GREY, linewidth=0.8, linestyle=":")
     axis.text(len(bodies) - 0.45, 1.15, "predicting 0", ha="right", va="bottom", fontsize=7, color=drawing.GREY)
@@ -76,7 +88,9 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
         f"Policy distillation, preset {first.preset}: median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
-        f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}", fontsize=9)
+        f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}",
+        fontsize=9,
+    )
     numbers = ["mean", "sem", "median", "n"]
     summaries = {name.replace("\n", " "): summary for name, _, _, summary in bodies}
     summaries[ANSWERS["trilateration"]] = answers(first)["trilateration"]
@@ -124,7 +138,9 @@ def _draw_surroundings(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarra
     _draw_reward(axis, np.array([x, y]), 2 * _ZOOM)
     _draw_predictions(axis, examples, environment, size=12)
     axis.plot(x, y, **_TARGET, markersize=14)
-    errors = {model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()}
+    errors = {
+        model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()
+    }
     outside = [MODELS[model] for model, error in errors.items() if error > _ZOOM]
     if outside:
         axis.text(0.03, 0.03, "outside: " + ", ".join(outside), transform=axis.transAxes, fontsize=7)
@@ -142,7 +158,9 @@ def _draw_reward(axis: Axes, target: np.ndarray, reach: float) -> None:
     axis.spines[:].set(visible=True, color=drawing.FAINT)
 
 
-def _draw_predictions(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int, size: float) -> None:
+def _draw_predictions(
+    axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int, size: float
+) -> None:
     for model, arrays in reversed(examples.items()):  # Intention last, on top
         look = dict(color=COLOURS[model], markersize=size, markeredgecolor="white", markeredgewidth=0.6)
         axis.plot(*arrays["trained/prediction"][environment], "*", **look, zorder=5, label=MODELS[model])

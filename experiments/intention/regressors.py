@@ -1,4 +1,5 @@
 """How few-shot regressors are initialised, trained and asked: what all regression experiments of the Intention paper share."""
+
 from collections.abc import Callable
 from typing import Any
 

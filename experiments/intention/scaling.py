@@ -1,4 +1,5 @@
 """Figure 3 of the Intention paper: the latent size that least squares takes, against its dimension. And the view of one run."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def searches(results: Sequence[Result]) -> dict[tuple[str, int], Search]:
 
 def smallest_size(search: Search, threshold: float, statistic: str) -> int | None:
     """The smallest size tried whose error is at most `threshold`; None if none is."""
-    return next((s for s, error in search.items() if error[statistic] is not None and error[statistic] <= threshold), None)
+    return next(
+        (s for s, error in search.items() if error[statistic] is not None and error[statistic] <= threshold), None
+    )
 
 
 def figure3(results: Sequence[Result], folder: Path) -> Path:
@@ -56,10 +59,29 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(MODELS), fontsize=8)
     figure.suptitle(f"Size that least squares takes (preset {preset}; open: not reached)", fontsize=9.5)
-    columns = ["preset", "threshold", "model", "dimension", "size", "mean", "sem", "median", "n", "smallest_by_mean", "smallest_by_median"]
+    columns = [
+        "preset",
+        "threshold",
+        "model",
+        "dimension",
+        "size",
+        "mean",
+        "sem",
+        "median",
+        "n",
+        "smallest_by_mean",
+        "smallest_by_median",
+    ]
     rows = [
-        (preset, threshold, model, d, size, *(error[what] for what in ("mean", "sem", "median", "n")),
-         *(smallest_size(search, threshold, statistic) == size for statistic in STATISTICS))
+        (
+            preset,
+            threshold,
+            model,
+            d,
+            size,
+            *(error[what] for what in ("mean", "sem", "median", "n")),
+            *(smallest_size(search, threshold, statistic) == size for statistic in STATISTICS),
+        )
         for (model, d), search in found.items()
         for size, error in search.items()
     ]
@@ -74,7 +96,10 @@ def figure3_table(results: Sequence[Result]) -> Table | None:
         return None
     threshold, dimensions = _threshold(results), sorted({d for _, d in found})
     rows = [
-        (f"{name}, by {statistic}", [_size_text(found[model, d], threshold, statistic) if (model, d) in found else Cell() for d in dimensions])
+        (
+            f"{name}, by {statistic}",
+            [_size_text(found[model, d], threshold, statistic) if (model, d) in found else Cell() for d in dimensions],
+        )
         for statistic in STATISTICS
         for model, name in MODELS.items()
     ]
@@ -92,8 +117,13 @@ def figure3_table(results: Sequence[Result]) -> Table | None:
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its error beside that of least squares itself."""
     (result,) = results
-    names = {"trained/mse": MODELS[result.config["model"]["name"]], "trained/least_squares_mse": "least squares (oracle)"}
-    rows = [(name, [measured(result.metrics[metric]), median(result.metrics[metric])]) for metric, name in names.items()]
+    names = {
+        "trained/mse": MODELS[result.config["model"]["name"]],
+        "trained/least_squares_mse": "least squares (oracle)",
+    }
+    rows = [
+        (name, [measured(result.metrics[metric]), median(result.metrics[metric])]) for metric, name in names.items()
+    ]
     threshold = result.config["evaluation"]["threshold"]
     caption = (
         f"Squared error of a weight (variance 1) over {result.metrics['trained/mse']['n']} tasks; preset {result.preset}. The search "
@@ -111,7 +141,10 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
     axis.plot(arrays["weights"].ravel(), arrays["trained/prediction"].ravel(), ".", color=_COLOURS[model], markersize=4)
     axis.set(xlabel="true weight", ylabel="predicted weight", aspect="equal")
-    axis.set_title(f"{MODELS[model]}, d = {_dimension(result)}, size {result.config['model']['latent']}, preset {result.preset}", fontsize=8)
+    axis.set_title(
+        f"{MODELS[model]}, d = {_dimension(result)}, size {result.config['model']['latent']}, preset {result.preset}",
+        fontsize=8,
+    )
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -132,7 +165,9 @@ def _threshold(results: Sequence[Result]) -> float:
     """The threshold of the search. Raises UserError where the results have several: their searches do not compare."""
     thresholds = {result.config["evaluation"]["threshold"] for result in _own(results)}
     if len(thresholds) > 1:
-        raise UserError(f"results of intention/scaling have several thresholds, {sorted(thresholds)}: keep one with --results")
+        raise UserError(
+            f"results of intention/scaling have several thresholds, {sorted(thresholds)}: keep one with --results"
+        )
     return thresholds.pop()
 
 

@@ -1,12 +1,13 @@
 """Tables of the Intention paper from results."""
+
 from collections.abc import Sequence
 
 import numpy as np
 
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
-from experiments.intention.anomaly_tables import table3
 from experiments.intention import few_shot_classification_tables
+from experiments.intention.anomaly_tables import table3
 from experiments.intention.known_answer_tables import table_of
 from experiments.intention.scaling import figure3_table
 
@@ -20,7 +21,9 @@ _SHOWN_COUNTS = 5
 def mse_by_count(result: Result, phase: str) -> dict[int, dict]:
     """Number of observations -> summary of the mean squared error, of the 'trained' or the 'untrained' model."""
     prefix = f"{phase}/mse@"
-    of_phase = {int(name.removeprefix(prefix)): summary for name, summary in result.metrics.items() if name.startswith(prefix)}
+    of_phase = {
+        int(name.removeprefix(prefix)): summary for name, summary in result.metrics.items() if name.startswith(prefix)
+    }
     return dict(sorted(of_phase.items()))
 
 
@@ -65,7 +68,9 @@ def mse_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
 
 
 def _column(by_model: dict[str, Result], models: Sequence[str], phase: str, count: int) -> list[Cell]:
-    cells = [measured(mse_by_count(by_model[model], phase).get(count)) if model in by_model else Cell() for model in models]
+    cells = [
+        measured(mse_by_count(by_model[model], phase).get(count)) if model in by_model else Cell() for model in models
+    ]
     return mark_best(cells) if len(cells) > 1 else cells
 
 

@@ -1,4 +1,5 @@
 """Few-shot regression tasks: sine curves and the pixels of an image (Intention paper, Section 5.1, Appendix 4)."""
+
 import dataclasses
 from typing import NamedTuple
 

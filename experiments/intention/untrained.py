@@ -1,4 +1,5 @@
 """What the operators do before anything is learnt (Intention paper, Section 3, Appendices 3 and 9; Figures 4, 5 and 15)."""
+
 import functools
 import itertools
 import math
@@ -27,7 +28,9 @@ _REGRESSION_OPS = {
 }
 
 
-def linear_regression_task(key: jax.Array, *, points: int = 100, queries: int = 400, span: float = 1.0) -> tuple[jax.Array, ...]:
+def linear_regression_task(
+    key: jax.Array, *, points: int = 100, queries: int = 400, span: float = 1.0
+) -> tuple[jax.Array, ...]:
     """A noiseless linear function of the plane (Appendix 3).
 
     Args:
@@ -95,7 +98,9 @@ def inverse_intention(query: jax.Array, key: jax.Array, value: jax.Array, alpha:
     return query @ key.T @ jnp.linalg.inv(gram(key) + alpha * jnp.eye(n)) @ value
 
 
-def figure5(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024), repeats: int = 37) -> Path:
+def figure5(
+    results: Sequence[Result], folder: Path, sizes: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024), repeats: int = 37
+) -> Path:
     """How many times as long Intention takes as attention: the distribution over sizes and repeats, the paper's form beside ours.
 
     The paper's figure holds 1809 repetitions on a grid it does not give; 7 x 7 sizes and 37 repeats make 1813.

@@ -1,4 +1,5 @@
 """Figures of KVQ space itself."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,7 +53,9 @@ def space(results: Sequence[Result], folder: Path) -> Path:
         axis.set_ylim(-2.2, 2.2)
     drawing.hide_after(len(OPS), axes)
     figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
-    rows = [(name, float(at), float(value)) for name, curve in predictions.items() for at, value in zip(grid[:, 0], curve)]
+    rows = [
+        (name, float(at), float(value)) for name, curve in predictions.items() for at, value in zip(grid[:, 0], curve)
+    ]
     drawing.save_numbers(folder / "space.csv", ["op", "x", "prediction"], rows)
     return drawing.save(figure, folder / "space.png")
 

@@ -1,4 +1,5 @@
 """KVQ space at work: what every operator achieves where attention stood, from results of configs/kvq/operators.py."""
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,9 @@ def operators(results: Sequence[Result]) -> Table | None:
         "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
     }
     steps = _by_experiment(found, lambda result, _: result.content["steps"])
-    chosen = sorted({experiment for (experiment, _), result in found.items() if result.config["train"]["select"] == "best"})
+    chosen = sorted(
+        {experiment for (experiment, _), result in found.items() if result.config["train"]["select"] == "best"}
+    )
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
@@ -72,7 +75,10 @@ def _by_experiment(found: dict[tuple, Result], number: Callable[[Result, Column]
 
 def _images(found: dict[tuple, Result]) -> str:
     """The data sets, as the runs quote them."""
-    return "; ".join(sorted({result.content["facts"]["data"] for result in found.values() if result.content["facts"]})) or "none"
+    return (
+        "; ".join(sorted({result.content["facts"]["data"] for result in found.values() if result.content["facts"]}))
+        or "none"
+    )
 
 
 def _cell(result: Result | None, column: Column) -> Cell:

@@ -4,6 +4,7 @@ After a round the model is told (x, r): r is noise, N(0, 1), but for the arm tha
 wheels play at once, in one compiled loop. A model with a state of constant size takes each round into its state; any other
 sees the whole history, in a buffer with a mask.
 """
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

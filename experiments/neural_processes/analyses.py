@@ -3,6 +3,7 @@
 The experiment of meta_regression, but for two things: a model that predicts by blocks is judged with blocks of several sizes,
 all on the same functions, and the examples are those of curves.
 """
+
 import dataclasses
 from collections.abc import Sequence
 
@@ -41,7 +42,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         values = made.evaluate(variables, test, key)
         for size, judged in by_blocks.items():
             found = judged.evaluate(variables, test, key)
-            values |= {f"{name}@{size}": value for name, value in found.items() if name.endswith(("/target", "/gap_joint"))}
+            values |= {
+                f"{name}@{size}": value for name, value in found.items() if name.endswith(("/target", "/gap_joint"))
+            }
         return values
 
     def examples(variables, test, key):
@@ -50,7 +53,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return curves.predicted(predict, own.example_counts[-1], x, key)
 
-    return dataclasses.replace(made, evaluate=evaluate, examples=examples, table=run_table, figure=analyses_figures.run_figure)
+    return dataclasses.replace(
+        made, evaluate=evaluate, examples=examples, table=run_table, figure=analyses_figures.run_figure
+    )
 
 
 def run_table(results: Sequence[Result]) -> Table:

@@ -1,4 +1,5 @@
 """Figures 4, 6, 9 and 10 of the CMANP paper, from results of neural_processes/analyses."""
+
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,7 +94,9 @@ def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
 def study_of_blocks(results: Sequence[Result]) -> dict[str, Result]:
     """Model -> its result in the study of blocks."""
     base = {"study": "blocks"} | _base_sizes(results)
-    found = {result.content["axes"]["model"]: result for result in results if base.items() <= result.content["axes"].items()}
+    found = {
+        result.content["axes"]["model"]: result for result in results if base.items() <= result.content["axes"].items()
+    }
     return {model: found[model] for model in MODELS if model in found}
 
 
@@ -114,7 +117,9 @@ def _marginal(results: Sequence[Result], *varied: str) -> dict[int, tuple[Result
 
 def _seconds(result: Result, block_size: int) -> float:
     """Time of the likelihood of one function with blocks of a size, by a model of the result's sizes."""
-    fields = {name: value for name, value in result.config["model"].items() if name != "name"} | {"block_size": block_size}
+    fields = {name: value for name, value in result.config["model"].items() if name != "name"} | {
+        "block_size": block_size
+    }
     task = result.config["task"]
     model = complexity.build(result.config["model"]["name"], **fields)
     return complexity.seconds(complexity.judging(model, task["max_context"], task["max_points"] - task["min_context"]))
@@ -124,15 +129,20 @@ def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, tuple[Result
     """A line for each kernel, from size -> (result, suffix of its metrics); error bars are those of the gap to the oracle."""
     rows = []
     for kernel, colour in _COLOURS.items():
-        metrics = {size: (result.metrics, f"trained/{kernel}/{{}}{suffix}") for size, (result, suffix) in of_size.items()}
-        drawn = np.array([  # None, which is not finite, becomes NaN
-            (
-                found[name.format("target")]["mean"],
-                found[name.format(f"gap_{kind}")]["sem"],
-                found[f"trained/{kernel}/oracle_{kind}"]["mean"],
-            )
-            for found, name in metrics.values()
-        ], float).reshape(-1, 3)
+        metrics = {
+            size: (result.metrics, f"trained/{kernel}/{{}}{suffix}") for size, (result, suffix) in of_size.items()
+        }
+        drawn = np.array(
+            [  # None, which is not finite, becomes NaN
+                (
+                    found[name.format("target")]["mean"],
+                    found[name.format(f"gap_{kind}")]["sem"],
+                    found[f"trained/{kernel}/oracle_{kind}"]["mean"],
+                )
+                for found, name in metrics.values()
+            ],
+            float,
+        ).reshape(-1, 3)
         means, errors, oracles = drawn.T.tolist()
         axis.errorbar(list(of_size), means, yerr=errors, fmt="o-", color=colour, markersize=4, label=KERNELS[kernel])
         axis.plot(list(of_size), oracles, ":", color=colour, linewidth=1.0, label=f"{KERNELS[kernel]}, oracle")
@@ -146,7 +156,9 @@ def _draw_levels(axis: Axes, sizes: Sequence[int], result: Result) -> Rows:
     rows = []
     for kernel, colour in _COLOURS.items():
         found, gap = (result.metrics[f"trained/{kernel}/{name}"] for name in ("target", "gap_marginal"))
-        axis.plot(sizes, [found["mean"]] * len(sizes), "--", color=colour, linewidth=1.2, label=f"{KERNELS[kernel]}, CMANP")
+        axis.plot(
+            sizes, [found["mean"]] * len(sizes), "--", color=colour, linewidth=1.2, label=f"{KERNELS[kernel]}, CMANP"
+        )
         rows.append(("no blocks", kernel, "", found["mean"], gap["sem"], "", ""))
     return rows
 

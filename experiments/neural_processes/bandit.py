@@ -3,6 +3,7 @@
 A neural process learns to predict the rewards of all arms from rounds whose rewards it has seen. It then plays wheels of other
 radii (acting.py), and its regret is told in percent of what pulling arms uniformly at random costs.
 """
+
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -85,7 +86,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     return Experiment(init, sample, loss, evaluate, examples, data, wheel_tables.run_table, wheel_figures.run_figure)
 
 
-def play_rounds(model: NeuralProcess, evaluation: Evaluation, variables: Variables, wheel: Wheel, key: jax.Array) -> jax.Array:
+def play_rounds(
+    model: NeuralProcess, evaluation: Evaluation, variables: Variables, wheel: Wheel, key: jax.Array
+) -> jax.Array:
     """The arms [seeds, deltas, rounds] that the model pulls."""
     memory = acting.agent(model, variables, evaluation.stages)
 

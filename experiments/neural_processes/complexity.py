@@ -8,6 +8,7 @@ an update means for them to condition anew.
 XLA may evaluate softmax attention of about a thousand keys or more, and with BANP's samples of about 500, without ever holding all
 scores, also on a CPU: there memory falls back to linear, and the time alone stays quadratic. The table measures below that.
 """
+
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,8 +27,15 @@ from experiments.neural_processes.published import MODELS
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES, NeuralProcess, Points, condition, has_state, sample
 
 CHUNK = 64
-_COLOURS = {"tnp_d": drawing.AMBER, "tnp_nd": drawing.AMBER, "eqtnp": drawing.VIOLET, "lbanp": drawing.BLUE, "lbanp_nd": drawing.BLUE,
-            "cmanp": drawing.RED, "cmanp_and": drawing.RED}
+_COLOURS = {
+    "tnp_d": drawing.AMBER,
+    "tnp_nd": drawing.AMBER,
+    "eqtnp": drawing.VIOLET,
+    "lbanp": drawing.BLUE,
+    "lbanp_nd": drawing.BLUE,
+    "cmanp": drawing.RED,
+    "cmanp_and": drawing.RED,
+}
 _MARKS = ("constant", "linear", "quadratic")
 _TURNS, _BUDGET_S = 5, 0.3  # of a timing
 _SHARE = 0.4  # of the memory at the largest size: a term with less does not make a mark
@@ -51,13 +59,18 @@ def build(name: str, **fields) -> Model:
     """The model with the published sizes, but for `fields`."""
     module = NEURAL_PROCESSES[name](**fields)
     points = _points(2)
-    return Model(module, jax.eval_shape(functools.partial(module.init, key=jax.random.key(1)), jax.random.key(0), points, points.x))
+    return Model(
+        module,
+        jax.eval_shape(functools.partial(module.init, key=jax.random.key(1)), jax.random.key(0), points, points.x),
+    )
 
 
 def conditioning(model: Model, n: int) -> Program | None:
     """context [n] -> memory; None for a model that reads its context anew for each query."""
     if has_state(model.module, model.variables):
-        return Program(lambda variables, context: condition(model.module, variables, context, CHUNK), (model.variables, _points(n)))
+        return Program(
+            lambda variables, context: condition(model.module, variables, context, CHUNK), (model.variables, _points(n))
+        )
 
     def remember(variables, context):
         return model.module.apply(variables, context, key=jax.random.key(0), method="remember")
@@ -75,6 +88,7 @@ def querying(model: Model, n: int, m: int) -> Program:
     x, key = _points(m).x, jax.random.key(0)
     remember = conditioning(model, n)
     if hasattr(model.module, "block_size"):
+
         def by_blocks(variables, state, x):
             seen = Points(*(jnp.zeros((0, 1)),) * 2)
             size = model.module.block_size
@@ -82,11 +96,15 @@ def querying(model: Model, n: int, m: int) -> Program:
 
         return Program(by_blocks, (model.variables, jax.eval_shape(remember.run, *remember.arguments), x))
     if remember is None:
-        return Program(lambda variables, context, x: _moments(model.module.apply(variables, context, x, key=key)),
-                       (model.variables, _points(n), x))
+        return Program(
+            lambda variables, context, x: _moments(model.module.apply(variables, context, x, key=key)),
+            (model.variables, _points(n), x),
+        )
     memory = jax.eval_shape(remember.run, *remember.arguments)
-    return Program(lambda variables, memory, x: _moments(model.module.apply(variables, memory, x, key=key, method="query")),
-                   (model.variables, memory, x))
+    return Program(
+        lambda variables, memory, x: _moments(model.module.apply(variables, memory, x, key=key, method="query")),
+        (model.variables, memory, x),
+    )
 
 
 def updating(model: Model, n: int, u: int) -> Program | None:
@@ -97,12 +115,15 @@ def updating(model: Model, n: int, u: int) -> Program | None:
     if not has_state(model.module, model.variables):
         return conditioning(model, n + u)
     state = jax.eval_shape(remember.run, *remember.arguments)
-    return Program(lambda variables, state, context: condition(model.module, variables, context, CHUNK, state=state),
-                   (model.variables, state, _points(u)))
+    return Program(
+        lambda variables, state, context: condition(model.module, variables, context, CHUNK, state=state),
+        (model.variables, state, _points(u)),
+    )
 
 
 def judging(model: Model, n: int, m: int) -> Program:
     """(context [n], targets [m]) -> log-likelihood per target."""
+
     def log_likelihood(variables, context, target):
         return model.module.apply(variables, context, target, key=jax.random.key(0), method="log_likelihood")
 
@@ -134,7 +155,10 @@ def mark(measured: Sequence[float], sizes: Sequence[int]) -> str:
 
 
 def table8(
-    results: Sequence[Result], models: Sequence[str] = tuple(MODELS), sizes: Sequence[int] = (128, 256, 384), fixed: int = 64
+    results: Sequence[Result],
+    models: Sequence[str] = tuple(MODELS),
+    sizes: Sequence[int] = (128, 256, 384),
+    fixed: int = 64,
 ) -> Table:
     """How the memory of every model grows with context, targets and new points; measured now, from no results.
 
@@ -144,14 +168,26 @@ def table8(
     rows = []
     for name in models:
         model = build(name, **_small(name))
-        rows.append((MODELS[name], [
-            growth(lambda n: conditioning(model, n), sizes),
-            growth(lambda n: querying(model, n, fixed), sizes),
-            growth(lambda m: querying(model, fixed, m), sizes),
-            growth(lambda n: updating(model, n, fixed), sizes),
-            growth(lambda u: updating(model, fixed, u), sizes),
-        ]))
-    columns = ["model", "conditioning: context", "querying: context", "querying: targets", "updating: context", "updating: new points"]
+        rows.append(
+            (
+                MODELS[name],
+                [
+                    growth(lambda n: conditioning(model, n), sizes),
+                    growth(lambda n: querying(model, n, fixed), sizes),
+                    growth(lambda m: querying(model, fixed, m), sizes),
+                    growth(lambda n: updating(model, n, fixed), sizes),
+                    growth(lambda u: updating(model, fixed, u), sizes),
+                ],
+            )
+        )
+    columns = [
+        "model",
+        "conditioning: context",
+        "querying: context",
+        "querying: targets",
+        "updating: context",
+        "updating: new points",
+    ]
     caption = (
         f"Growth of the compiler's temporary memory from {sizes[0]} to {sizes[-1]} points, {fixed} of the others: constant, linear or "
         f"quadratic, the highest power with more than {_SHARE:.0%} of it in a fit; none: the model has no such phase. A "
@@ -161,7 +197,9 @@ def table8(
     return Table("Memory complexity of neural processes (CMANP paper, Table 8)", columns, rows, caption)
 
 
-def times(results: Sequence[Result], models: Sequence[str] = tuple(MODELS), few: int = 128, many: int = 1024, **fields) -> Table:
+def times(
+    results: Sequence[Result], models: Sequence[str] = tuple(MODELS), few: int = 128, many: int = 1024, **fields
+) -> Table:
     """How long every model takes to condition, query and update, for few and many points; measured now, from no results."""
     del results
     phases = {
@@ -183,10 +221,14 @@ def times(results: Sequence[Result], models: Sequence[str] = tuple(MODELS), few:
         "points; querying of targets of context points; updating by new points after context points. Published sizes, but 4 samples "
         "where a model draws some; none: the model has no such phase. CMANP-AND draws one sample by blocks when it is queried."
     )
-    return Table("Time of neural processes (beside the CMANP paper, Figures 3 and 8)", ["model", *phases], rows, caption)
+    return Table(
+        "Time of neural processes (beside the CMANP paper, Figures 3 and 8)", ["model", *phases], rows, caption
+    )
 
 
-def figure3(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (64, 256, 1024, 4096), fixed: int = 64, **fields) -> Path:
+def figure3(
+    results: Sequence[Result], folder: Path, sizes: Sequence[int] = (64, 256, 1024, 4096), fixed: int = 64, **fields
+) -> Path:
     """Memory of the joint models against targets, memory and time of the others against context (Figure 3)."""
     del results
     figure, axes = drawing.new_figure(1, 3, width=3.6, height=3.2)
@@ -205,12 +247,17 @@ def figure3(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (64,
     return _drawn(figure, axes[0], lines, folder / "figure3")
 
 
-def figure8(results: Sequence[Result], folder: Path, sizes: Sequence[int] = (64, 256, 1024, 4096), fixed: int = 64, **fields) -> Path:
+def figure8(
+    results: Sequence[Result], folder: Path, sizes: Sequence[int] = (64, 256, 1024, 4096), fixed: int = 64, **fields
+) -> Path:
     """Time of an update and of a query against the size of the context (Figure 8)."""
     del results
     figure, axes = drawing.new_figure(1, 2, width=4.2, height=3.2)
     models = {name: build(name, **fields) for name in ("tnp_d", "eqtnp", "lbanp", "cmanp")}
-    lines = [_timed(axes[0][0], name, sizes, lambda n: updating(models[name], n, fixed)) for name in ("eqtnp", "lbanp", "cmanp")]
+    lines = [
+        _timed(axes[0][0], name, sizes, lambda n: updating(models[name], n, fixed))
+        for name in ("eqtnp", "lbanp", "cmanp")
+    ]
     lines.append(_timed(axes[0][0], "cmanp, anew", sizes, lambda n: conditioning(models["cmanp"], n + fixed)))
     lines += [_timed(axes[0][1], name, sizes, lambda n: querying(model, n, fixed)) for name, model in models.items()]
     axes[0][0].set(xlabel="context points before", title=f"update by {fixed} points")
@@ -226,7 +273,9 @@ def _whole_memory(model: Model, n: int, m: int) -> int:
 def seconds(program: Program) -> float:
     """Time of a call, on arguments of ones."""
     arguments = jax.tree.map(_ones, program.arguments)
-    return timing.seconds(timing.interleaved([functools.partial(jax.jit(program.run), *arguments)], _TURNS, _BUDGET_S), 0)
+    return timing.seconds(
+        timing.interleaved([functools.partial(jax.jit(program.run), *arguments)], _TURNS, _BUDGET_S), 0
+    )
 
 
 class Line(NamedTuple):
@@ -251,15 +300,23 @@ def _drawn(figure, axes: Sequence[Axes], lines: Sequence[Line], path: Path) -> P
         model, _, how = line.name.partition(", ")
         label, factor = {"memory": ("temporary memory, MiB", 2**-20), "time": ("milliseconds", 1e3)}[line.what]
         shown = [factor * value for value in line.values]
-        line.axis.plot(line.sizes, shown, "o--" if how else "o-", color=_COLOURS[model], markersize=3,
-                       label=MODELS[model] + (f", {how}" if how else ""))
+        line.axis.plot(
+            line.sizes,
+            shown,
+            "o--" if how else "o-",
+            color=_COLOURS[model],
+            markersize=3,
+            label=MODELS[model] + (f", {how}" if how else ""),
+        )
         line.axis.set(xscale="log", yscale="log", ylabel=label)
         peaks = ["" if peak is None else peak * 2**-20 for peak in line.peaks or [None] * len(shown)]
         rows += [(line.axis.get_title(), line.name, line.what, *row) for row in zip(line.sizes, shown, peaks)]
     for axis in axes:
         axis.legend(fontsize=8)
     figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
-    drawing.save_numbers(path.with_suffix(".csv"), ["panel", "model", "what", "points", "MiB or ms", "device peak, MiB"], rows)
+    drawing.save_numbers(
+        path.with_suffix(".csv"), ["panel", "model", "what", "points", "MiB or ms", "device peak, MiB"], rows
+    )
     return drawing.save(figure, path.with_suffix(".png"))
 
 

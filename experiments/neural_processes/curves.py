@@ -1,4 +1,5 @@
 """The three functions of Figures 9 and 10 of the CMANP paper, seen in all of the range of training and in a part of it."""
+
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

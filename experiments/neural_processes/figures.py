@@ -1,4 +1,5 @@
 """Figures of the neural-process experiments from results."""
+
 import functools
 
 from experiments.neural_processes import analyses_figures, complexity, gp_figures, gp_tables
@@ -10,6 +11,8 @@ FIGURES = {
     "figure8": complexity.figure8,
     "figure9": analyses_figures.figure9,
     "figure10": analyses_figures.figure10,
-    **{f"gp_functions_{kernel}": functools.partial(gp_figures.functions, kernel=kernel) for kernel in gp_tables.KERNELS},
+    **{
+        f"gp_functions_{kernel}": functools.partial(gp_figures.functions, kernel=kernel) for kernel in gp_tables.KERNELS
+    },
     "gp_likelihoods": gp_figures.likelihoods,
 }

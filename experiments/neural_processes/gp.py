@@ -3,6 +3,7 @@
 The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP slides. Each function has its own kernel
 parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside context and targets.
 """
+
 import dataclasses
 from typing import NamedTuple
 
@@ -104,7 +105,9 @@ class GaussianProcess:
         It is drawn at max_points points: the first N are the context, the last M, from the end, the targets. Absent ones are 0.
         """
         n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
-        uniform = jax.random.uniform(uniform_key, (self.max_points + 3,))  # one draw: random numbers are slow to compile
+        uniform = jax.random.uniform(
+            uniform_key, (self.max_points + 3,)
+        )  # one draw: random numbers are slow to compile
         x = _within(self.position, uniform[:-3, None])
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
@@ -138,7 +141,9 @@ class GaussianProcess:
 
     def _student(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         scale_key, noise_key = jax.random.split(key)
-        return _within(self.t_scale, jax.random.uniform(scale_key, shape)) * jax.random.t(noise_key, self.t_freedom, shape)
+        return _within(self.t_scale, jax.random.uniform(scale_key, shape)) * jax.random.t(
+            noise_key, self.t_freedom, shape
+        )
 
 
 def oracle_log_likelihood(gp: GaussianProcess, task: GPTask) -> dict[str, jax.Array]:
@@ -148,7 +153,9 @@ def oracle_log_likelihood(gp: GaussianProcess, task: GPTask) -> dict[str, jax.Ar
         joint = gp.oracle(task, task.target.x, task.target.mask)
         points = count(task.target.mask, len(task.target.x))
         kinds = {"marginal": marginals(joint), "joint": joint}
-        return {kind: log_prob(posterior, task.target.y, task.target.mask) / points for kind, posterior in kinds.items()}
+        return {
+            kind: log_prob(posterior, task.target.y, task.target.mask) / points for kind, posterior in kinds.items()
+        }
 
     # The joint likelihood calls LAPACK too: a loop on CPUs, for the reason that linalg.one_at_a_time has.
     loop = jax.custom_batching.sequential_vmap(of_kinds)

@@ -1,4 +1,5 @@
 """Pictures of one-dimensional meta-regression: functions and predictions, and the likelihoods of Table 4, from results."""
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run: a function of each kernel (rows) seen through more and more of its points (columns)."""
     (result,) = results
     arrays, kernels = result.examples, result.config["evaluation"]["kernels"]
-    figure, axes = drawing.new_figure(len(kernels), len(arrays["counts"]), width=3.4, height=2.3, sharex=True, sharey="row")
+    figure, axes = drawing.new_figure(
+        len(kernels), len(arrays["counts"]), width=3.4, height=2.3, sharex=True, sharey="row"
+    )
     for row, kernel in enumerate(kernels):
         for column, count in enumerate(arrays["counts"]):
             _draw_function(axes[row][column], arrays, row, column)
@@ -55,7 +58,9 @@ def functions(results: Sequence[Result], folder: Path, kernel: str = "rbf") -> P
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})")
+    figure.suptitle(
+        f"One function of the {KERNELS[kernel]} kernel, every model (preset {next(iter(cells.values())).preset})"
+    )
     _explain(figure, axes)
     drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
     return drawing.save(figure, folder / f"{name}.png")
@@ -79,7 +84,9 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
             ours = {std: log_likelihood(cells.get((model, std)), f"{kernel}/target") for std in _MARKS}
             paper = TABLE4.get(model, {}).get(kernel, (None,))[0]
             if oracle is not None:
-                axis.plot([oracle] * 2, [place - 0.5, place + 0.5], color=drawing.INK, linewidth=1.2, solid_capstyle="butt")
+                axis.plot(
+                    [oracle] * 2, [place - 0.5, place + 0.5], color=drawing.INK, linewidth=1.2, solid_capstyle="butt"
+                )
             for std, cell in ours.items():
                 if cell.known and cell.mean > _LEAST:
                     axis.errorbar(cell.mean, place, xerr=cell.error, linestyle="none", **_MARKS[std])
@@ -99,7 +106,17 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     handles += axes[0][0].plot([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)")
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     figure.suptitle(f"1-D meta-regression (preset {next(iter(cells.values())).preset}); below {_LEAST} not shown")
-    columns = ["kernel", "model", "likelihood", "published std", "published std, sem", "same std", "same std, sem", "paper", "oracle"]
+    columns = [
+        "kernel",
+        "model",
+        "likelihood",
+        "published std",
+        "published std, sem",
+        "same std",
+        "same std, sem",
+        "paper",
+        "oracle",
+    ]
     drawing.save_numbers(folder / "gp_likelihoods.csv", columns, rows)
     return drawing.save(figure, folder / "gp_likelihoods.png")
 
@@ -120,7 +137,10 @@ def _required(results: Sequence[Result], figure: str):
 
 def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
     """The posterior of the true kernel, the prediction, and the points of one function, those not in the context hollow."""
-    looks = (("oracle", drawing.INK, 0.13, dict(linewidth=1.0, linestyle="--")), (_PREDICTION, drawing.RED, 0.2, dict(linewidth=1.4)))
+    looks = (
+        ("oracle", drawing.INK, 0.13, dict(linewidth=1.0, linestyle="--")),
+        (_PREDICTION, drawing.RED, 0.2, dict(linewidth=1.4)),
+    )
     for name, colour, alpha, line in looks:
         mean, std = arrays[name][row, column]
         axis.fill_between(arrays["x"], mean - _BAND * std, mean + _BAND * std, color=colour, alpha=alpha, linewidth=0)
@@ -143,5 +163,10 @@ def _explain(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
         Line2D([], [], marker="o", linestyle="none", color=drawing.INK),
         Line2D([], [], marker="o", linestyle="none", color=drawing.INK, fillstyle="none"),
     ]
-    labels = [f"prediction ± {_BAND} std", f"posterior of the true kernel ± {_BAND} std", "context", "not shown to the model"]
+    labels = [
+        f"prediction ± {_BAND} std",
+        f"posterior of the true kernel ± {_BAND} std",
+        "context",
+        "not shown to the model",
+    ]
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8)

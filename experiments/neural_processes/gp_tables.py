@@ -1,4 +1,5 @@
 """Table 4 of the CMANP paper, one-dimensional meta-regression, from results; and the table of one run."""
+
 from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, facts
@@ -74,7 +75,10 @@ def run_table(results: Sequence[Result]) -> Table:
     kernels = result.config["evaluation"]["kernels"]
     metrics = ("target", "context", f"oracle_{kind(model)}", f"gap_{kind(model)}")
     rows = [
-        (KERNELS[kernel], [*(log_likelihood(result, f"{kernel}/{metric}") for metric in metrics), paper_number(model, kernel)])
+        (
+            KERNELS[kernel],
+            [*(log_likelihood(result, f"{kernel}/{metric}") for metric in metrics), paper_number(model, kernel)],
+        )
         for kernel in kernels
     ]
     told = facts(results, f"trained/{kernels[0]}/target")
@@ -88,7 +92,9 @@ def run_table(results: Sequence[Result]) -> Table:
 
 def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list]]:
     """The rows of all models of one of the two metrics, and the oracle's."""
-    wanted = [(model, std) for std in ("published", "same") for model in MODELS if std == "published" or model in FLOORED]
+    wanted = [
+        (model, std) for std in ("published", "same") for model in MODELS if std == "published" or model in FLOORED
+    ]
     wanted = [(model, std) for model, std in wanted if kind(model) == likelihood]
     labels = [MODELS[model] if std == "published" else f"{MODELS[model]}, same std" for model, std in wanted]
     found = [cells.get(which) for which in wanted]
@@ -97,7 +103,9 @@ def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list
         ours = mark_best([log_likelihood(result, f"{kernel}/target") for result in found], smaller_is_better=False)
         columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{likelihood}")])
         if _in_paper(kernel):
-            columns.append([paper_number(model, kernel) if std == "published" else "-" for model, std in wanted] + ["-"])
+            columns.append(
+                [paper_number(model, kernel) if std == "published" else "-" for model, std in wanted] + ["-"]
+            )
         columns.append([log_likelihood(result, f"{kernel}/gap_{likelihood}") for result in found] + [""])
     return list(zip([*labels, f"oracle, {likelihood}"], map(list, zip(*columns))))
 

@@ -1,4 +1,5 @@
 """From tensors of the published PyTorch neural processes to the config section and the parameters of our models."""
+
 import ast
 import dataclasses
 import keyword
@@ -14,7 +15,16 @@ from experiments.harness import settings, weights
 from experiments.harness.errors import UserError, unknown
 from experiments.harness.experiment import PyTree
 from kvq_jax.models.neural_processes import (
-    NEURAL_PROCESSES, NeuralProcess, Points, bootstrap, cmanp, conditional, latent, lbanp, tnp)
+    NEURAL_PROCESSES,
+    NeuralProcess,
+    Points,
+    bootstrap,
+    cmanp,
+    conditional,
+    latent,
+    lbanp,
+    tnp,
+)
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
 from kvq_jax.models.published import import_parameters
 from kvq_jax.nn.np_encoders import SELF_ATTENTION_DEPTH
@@ -84,15 +94,18 @@ SIZES: dict[type[NeuralProcess], dict[str, Size]] = {
     },
     lbanp.LBANP: {"num_latents": _rows("latents")},
     cmanp.CMANP: {"num_latents": _rows("latents"), "num_block_latents": _rows("encoder.layers.0.latents")},
-} | dict.fromkeys((tnp.TNPND, lbanp.JointProcess), {
-    "dim_y": _outputs("mean_net"),
-    "hidden": _rows("mean_net.0.weight"),
-    "std_layers": _layers("std_encoder.layers"),
-    "rank": lambda tensors: _outputs("projector")(tensors) // _outputs("mean_net")(tensors),
-    "projector_depth": _layers("projector"),
-    "covariance": lambda tensors: "lowrank" if _has_diagonal(tensors) else "cholesky",
-    "diagonal_depth": lambda tensors: _layers("diag_net")(tensors) if _has_diagonal(tensors) else None,
-})
+} | dict.fromkeys(
+    (tnp.TNPND, lbanp.JointProcess),
+    {
+        "dim_y": _outputs("mean_net"),
+        "hidden": _rows("mean_net.0.weight"),
+        "std_layers": _layers("std_encoder.layers"),
+        "rank": lambda tensors: _outputs("projector")(tensors) // _outputs("mean_net")(tensors),
+        "projector_depth": _layers("projector"),
+        "covariance": lambda tensors: "lowrank" if _has_diagonal(tensors) else "cholesky",
+        "diagonal_depth": lambda tensors: _layers("diag_net")(tensors) if _has_diagonal(tensors) else None,
+    },
+)
 
 
 @dataclasses.dataclass(frozen=True)

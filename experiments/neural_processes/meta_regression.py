@@ -3,6 +3,7 @@
 The likelihood of every evaluation task stands beside that of the true kernel's posterior, of each target alone (`marginal`:
 what CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
 """
+
 import dataclasses
 from collections.abc import Callable
 
@@ -72,7 +73,10 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
                 return values
             for (kernel, gp), sampled in zip(judged.items(), tasks):
                 for kind, best in oracle_log_likelihood(gp, sampled).items():
-                    values |= {f"{kernel}/oracle_{kind}": best, f"{kernel}/gap_{kind}": best - values[f"{kernel}/target"]}
+                    values |= {
+                        f"{kernel}/oracle_{kind}": best,
+                        f"{kernel}/gap_{kind}": best - values[f"{kernel}/target"],
+                    }
             return values
 
         return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size)
@@ -97,10 +101,14 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.A
     masks = jnp.arange(most) < counts[:, None]
 
     def of_kernel(kernel):
-        gp = dataclasses.replace(task, kernel=kernel, min_context=most, max_context=most, max_points=most + task.min_targets)
+        gp = dataclasses.replace(
+            task, kernel=kernel, min_context=most, max_context=most, max_points=most + task.min_targets
+        )
         sampled = gp.sample(key, None)
         contexts = Points(*(jnp.broadcast_to(part, (len(counts), *part.shape)) for part in sampled.context[:2]), masks)
-        oracle = jax.lax.map(lambda context: moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts)
+        oracle = jax.lax.map(
+            lambda context: moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts
+        )
         return contexts, oracle
 
     context, oracle = _stack([of_kernel(kernel) for kernel in evaluation.kernels])
@@ -129,7 +137,9 @@ def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
 
 def _padded(points: Points, slots: int) -> Points:
     """Points of K tasks, [K, n, ...], with absent ones after them: [K, slots, ...]."""
-    return jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2)), points)
+    return jax.tree.map(
+        lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2)), points
+    )
 
 
 def _stack(trees: list):

@@ -1,4 +1,5 @@
 """Tables of the CMANP paper from results."""
+
 from experiments.neural_processes.complexity import table8, times
 from experiments.neural_processes.gp_tables import table4
 from experiments.neural_processes.wheel_tables import table7

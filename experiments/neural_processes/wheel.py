@@ -4,6 +4,7 @@ A context is a point of the unit disc. Within radius delta arm 0 pays best, abou
 point's quadrant pays about 50. Here are the wheels of the published code, point for point, a sampler of fresh ones for use
 inside jit, and the two readings of how models are trained on them.
 """
+
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -98,7 +99,9 @@ def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards:
     radius = jnp.sqrt(jax.random.uniform(radius_key, (points,)))
     angle = jax.random.uniform(angle_key, (points,), maxval=2 * jnp.pi)
     x = radius[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
-    return rewards.wheel(x, delta, jax.random.normal(small_key, (points, ARMS)), jax.random.normal(large_key, (points,)))
+    return rewards.wheel(
+        x, delta, jax.random.normal(small_key, (points, ARMS)), jax.random.normal(large_key, (points,))
+    )
 
 
 class WheelTask(NamedTuple):
@@ -128,7 +131,9 @@ class FixedWheels:
         points = self.context + self.targets
 
         def wheels(start):
-            return stack([published_wheel(points, delta, order, rewards, start) for order, delta in enumerate(self.deltas)])
+            return stack(
+                [published_wheel(points, delta, order, rewards, start) for order, delta in enumerate(self.deltas)]
+            )
 
         return {"train": wheels(0), "validation": wheels(1)}
 

@@ -1,4 +1,5 @@
 """Figures of the wheel bandit from results."""
+
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Table 7 of the CMANP paper, contextual bandits, from results; and the table of one run."""
+
 import math
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +15,9 @@ REFERENCES = {
     "oracle": "the best arm",
 }
 # The models of the table: those of the paper, EQTNP and ours.
-WHEEL_MODELS = tuple(model for model in MODELS if model in TABLE7 or model in ("eqtnp", "intention_anp", "intention_cmanp"))
+WHEEL_MODELS = tuple(
+    model for model in MODELS if model in TABLE7 or model in ("eqtnp", "intention_anp", "intention_cmanp")
+)
 # (protocol, drop): the one that the paper's numbers were made with first.
 _READINGS = (("code", "published"), ("code", "all"), ("text", "published"), ("text", "all"))
 
@@ -51,7 +54,9 @@ def table7(results: Sequence[Result]) -> Table | None:
     )
     rows = list(zip(names, map(list, zip(*columns))))
     told = _facts(chosen.values())
-    return Table("Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads], rows, caption, error="std", facts=told)
+    return Table(
+        "Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads], rows, caption, error="std", facts=told
+    )
 
 
 def run_table(results: Sequence[Result]) -> Table:

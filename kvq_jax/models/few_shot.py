@@ -12,6 +12,7 @@ name is unknown.
 Only what depends on the mask sees the mask: encoders and projections come before it. Under a `vmap` over context_mask
 alone, as in an evaluation of many context sizes on the same points, they therefore run once.
 """
+
 import functools
 from collections.abc import Callable, Sequence
 
@@ -60,8 +61,13 @@ class IntentionRegressor(nn.Module):
     def __call__(self, context_x, context_y, context_mask, target_x):
         check_shapes(context_x, context_y, context_mask, target_x)
         regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
-        encode = MLP(self.key_features, activate_final=self.activate_final, kernel_init=self.kernel_init,
-                     bias_init=self.bias_init, name="key_encoder")
+        encode = MLP(
+            self.key_features,
+            activate_final=self.activate_final,
+            kernel_init=self.kernel_init,
+            bias_init=self.bias_init,
+            name="key_encoder",
+        )
         op = find_op(self.op)
         ridge = Ridge(op, self.alpha_kind, self.alpha, name="ridge")(context_x, context_y, mask=context_mask)
         options = dict(ridge, mask=context_mask)
@@ -178,8 +184,9 @@ class MAMLRegressor(nn.Module):
         if self.inner_steps < 0:
             raise ValueError(f"inner_steps is at least 0, not {self.inner_steps}")
         context_x, target_x = (fourier_features(x, self.fourier_levels) for x in (context_x, target_x))
-        learner = MLP((*self.features, context_y.shape[-1]), kernel_init=self.kernel_init, bias_init=self.bias_init,
-                      parent=None)
+        learner = MLP(
+            (*self.features, context_y.shape[-1]), kernel_init=self.kernel_init, bias_init=self.bias_init, parent=None
+        )
         one_point = jnp.zeros((1, target_x.shape[-1]))
         initial = self.param("learner", lambda rng: learner.init(rng, one_point)["params"])
         if context_mask is None:
@@ -191,7 +198,8 @@ class MAMLRegressor(nn.Module):
                 return masked_mean(jnp.square(errors), context_mask)
 
             adapted = gradient_descent(
-                loss, initial, steps=self.inner_steps, rate=self.inner_rate, first_order=self.first_order)
+                loss, initial, steps=self.inner_steps, rate=self.inner_rate, first_order=self.first_order
+            )
             return learner.apply({"params": adapted}, target_x)
 
         each_task = jnp.vectorize(adapt_and_predict, signature="(n,p),(n,q),(n),(m,p)->(m,q)")
@@ -203,6 +211,7 @@ def gradient_descent(loss: Callable, params, *, steps: int, rate: float, first_o
 
     With first_order the gradients are constants to an outer differentiation, so that d(result)/d(params) is the identity.
     """
+
     def step(params, _):
         gradients = jax.grad(loss)(params)
         if first_order:

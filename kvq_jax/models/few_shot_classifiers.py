@@ -8,6 +8,7 @@ context and targets, which it sees as one set: see kvq_jax.nn.BatchNorm for what
 what it is trained with, one of LOSSES. The defaults of the fields are the sizes of Appendix 5. Raises ValueError if shapes
 disagree or a name is unknown.
 """
+
 from collections.abc import Sequence
 
 import jax
@@ -171,7 +172,9 @@ class MAMLClassifier(nn.Module):
     def __call__(self, context_image, context_label, target_image, train: bool = False):
         check_episode(context_image, context_label, target_image)
         if self.encoder.statistics != "transductive":
-            raise ValueError(f"MAML adapts by batch statistics: statistics are 'transductive', not {self.encoder.statistics!r}")
+            raise ValueError(
+                f"MAML adapts by batch statistics: statistics are 'transductive', not {self.encoder.statistics!r}"
+            )
         learner = _Learner(self.encoder.clone(parent=None), context_label.shape[-1], parent=None)
         first = context_image[(0,) * (context_image.ndim - 4)]
         initial = self.param("learner", lambda rng: learner.init(rng, first)["params"])
@@ -207,7 +210,9 @@ def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
 
 def check_episode(context_image: jax.Array, context_label: jax.Array, target_image: jax.Array) -> None:
     """Raises ValueError if the arguments of a few-shot classifier do not fit each other."""
-    shapes = f"context_image {context_image.shape}, context_label {context_label.shape}, target_image {target_image.shape}"
+    shapes = (
+        f"context_image {context_image.shape}, context_label {context_label.shape}, target_image {target_image.shape}"
+    )
     if context_image.ndim < 4 or context_image.shape[:-3] != context_label.shape[:-1]:
         raise ValueError(f"context_image [..., N, H, W, C] and context_label [..., N, way] do not fit: {shapes}")
     if context_image.shape[:-4] != target_image.shape[:-4] or context_image.shape[-3:] != target_image.shape[-3:]:

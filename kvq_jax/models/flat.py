@@ -1,4 +1,5 @@
 """The baseline that knows nothing of sets: an MLP of all context points in their order (Intention paper, Appendices 6, 7)."""
+
 from collections.abc import Sequence
 
 import jax.numpy as jnp

@@ -1,4 +1,5 @@
 """Encoders of pairs around one op: the Intention and the attention that learn the generalised Kabsch algorithm (Appendix 7)."""
+
 import functools
 from collections.abc import Sequence
 

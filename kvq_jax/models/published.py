@@ -6,6 +6,7 @@ them (a fused in_proj). The tensor's own name follows from its shape and kind: `
 its axes in Flax's order, inputs and outputs last; of one dimension, the scale of a normalisation; `bias` and free parameters
 keep their names.
 """
+
 import re
 from collections.abc import Mapping, Sequence
 
@@ -55,9 +56,15 @@ def published_encoder(theirs: str, ours: str) -> list[Renaming]:
     """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
     layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
     return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
-        (layer + name, path + place) for name, place in (
-            (r"self_attn\.out_proj", "heads/out"), ("linear1", "feed_forward/layer_0"), ("linear2", "feed_forward/layer_1"),
-            ("norm1", "norm_mix"), ("norm2", "norm_feed_forward"))]
+        (layer + name, path + place)
+        for name, place in (
+            (r"self_attn\.out_proj", "heads/out"),
+            ("linear1", "feed_forward/layer_0"),
+            ("linear2", "feed_forward/layer_1"),
+            ("norm1", "norm_mix"),
+            ("norm2", "norm_feed_forward"),
+        )
+    ]
 
 
 def published_mlp(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Renaming]:

@@ -1,4 +1,5 @@
 """Which element of a set does not belong: the models of Table 3 of the Intention paper."""
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -11,6 +11,7 @@ is [K, V, Q], each observation three times beside itself. The defaults of their 
 Any leading dimensions. A masked row (False) is an absent row; what stands in its place may be any finite number. Parameters and
 predictions are float32. Raises ValueError if shapes disagree or a name is unknown.
 """
+
 import functools
 from collections.abc import Sequence
 
@@ -64,9 +65,13 @@ class AttentionWeights(nn.Module):
         check_shapes(x, y, mask)
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         leaky = functools.partial(nn.leaky_relu, negative_slope=self.slope)
-        encoded = {name: leaky(MLP((self.latent,), **inits, name=f"{name}_encoder")(x, y)) for name in ("query", "key", "value")}
-        attend = MultiHead(self.num_heads, self.latent, find_op(self.op), scaling=self.scaling, **inits,
-                           name="attention")
+        encoded = {
+            name: leaky(MLP((self.latent,), **inits, name=f"{name}_encoder")(x, y))
+            for name in ("query", "key", "value")
+        }
+        attend = MultiHead(
+            self.num_heads, self.latent, find_op(self.op), scaling=self.scaling, **inits, name="attention"
+        )
         hidden = leaky(attend(**encoded, mask=mask))
         return MLP((x.shape[-1],), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
 
@@ -184,7 +189,9 @@ def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_fe
     value = _mlp(model, value_features, "value_encoder")(*rows)
     alpha = Alpha(model.alpha_kind, model.alpha, name="ridge")(key, value, mask=mask)
     weights = intention_weights(key, value, mask=mask, alpha=alpha)
-    return _mlp(model, decoder_features, "decoder")(weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1]))
+    return _mlp(model, decoder_features, "decoder")(
+        weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1])
+    )
 
 
 def _read_mean(model, rows: Sequence[jax.Array], mask, encoder_features, decoder_features) -> jax.Array:

@@ -1,4 +1,5 @@
 """Flax modules that own the parameters around an op."""
+
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
 from kvq_jax.nn.cmab import CMAB

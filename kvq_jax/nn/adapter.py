@@ -1,4 +1,5 @@
 """Any op inside Flax's own attention modules."""
+
 from collections.abc import Callable
 
 import jax
@@ -32,8 +33,18 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> 
     """
     op, factor = find_op(op), choose(SCALINGS, scaling, "scaling")
 
-    def attention_fn(query, key, value, mask=None, *, dropout_rng=None, dropout_rate=0.0, broadcast_dropout=True,
-                     deterministic=True, module=None):
+    def attention_fn(
+        query,
+        key,
+        value,
+        mask=None,
+        *,
+        dropout_rng=None,
+        dropout_rate=0.0,
+        broadcast_dropout=True,
+        deterministic=True,
+        module=None,
+    ):
         heads, depth = query.shape[-2:]
         query, key, value = (jnp.swapaxes(x, -2, -3) for x in (factor(depth, heads) * jnp.asarray(query), key, value))
         if mask is not None:

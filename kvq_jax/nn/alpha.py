@@ -1,4 +1,5 @@
 """The ridge alpha of Intention as a module: a fixed number, a learnable one kept in its range, or a function of keys and values."""
+
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -33,8 +34,7 @@ def _softplus_inverse(a: float) -> float:
 ALPHA_KINDS = {
     "fixed": AlphaKind(None, None, lambda a: 0 <= a < math.inf, "[0, inf)"),
     "softplus": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)"),
-    "sigmoid": AlphaKind(
-        jax.nn.sigmoid, lambda a: math.log(a) - math.log1p(-a), lambda a: 0 < a < 1, "(0, 1)"),
+    "sigmoid": AlphaKind(jax.nn.sigmoid, lambda a: math.log(a) - math.log1p(-a), lambda a: 0 < a < 1, "(0, 1)"),
     "set": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)", from_set=True),
 }
 
@@ -60,8 +60,9 @@ class Alpha(nn.Module):
     features: Sequence[int] = (64,)  # hidden layers of 'set'
 
     @nn.compact
-    def __call__(self, key: jax.Array | None = None, value: jax.Array | None = None, *,
-                 mask: jax.Array | None = None) -> jax.Array | float:
+    def __call__(
+        self, key: jax.Array | None = None, value: jax.Array | None = None, *, mask: jax.Array | None = None
+    ) -> jax.Array | float:
         """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape; of 'set' [..., *shape], one for each set.
 
         key [..., N, d], value [..., N, k] and mask [..., N] (True = take part) matter to 'set' alone. Without any key left
@@ -78,7 +79,9 @@ class Alpha(nn.Module):
         if key is None or value is None:
             raise ValueError(f"alpha of kind {self.kind!r} is a function of the set: call it with key and value")
         if mask is not None and mask.ndim not in (1, key.ndim - 1):
-            raise ValueError(f"alpha of kind {self.kind!r} needs a mask [..., N] over keys {key.shape}, got {mask.shape}")
+            raise ValueError(
+                f"alpha of kind {self.kind!r} needs a mask [..., N] over keys {key.shape}, got {mask.shape}"
+            )
         return kind.squash(self._of_set(key, value, mask, start))
 
     def _of_set(self, key, value, mask, start) -> jax.Array:
@@ -86,6 +89,8 @@ class Alpha(nn.Module):
         means = [set_mean(x, mask)[..., 0, :] for x in (key, value)]
         if self.features:
             means = [MLP(self.features, activate_final=True, name="hidden")(*means)]
-        last = Linear(math.prod(self.shape), kernel_init=nn.initializers.zeros, bias_init=lambda fan_in: start, name="out")
+        last = Linear(
+            math.prod(self.shape), kernel_init=nn.initializers.zeros, bias_init=lambda fan_in: start, name="out"
+        )
         theta = last(*means)
         return theta.reshape(*theta.shape[:-1], *self.shape)

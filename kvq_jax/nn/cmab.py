@@ -1,4 +1,5 @@
 """The Constant Memory Attention Block (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 3.2), over any op."""
+
 import functools
 from typing import Any
 
@@ -56,14 +57,24 @@ class CMAB(nn.Module):
 
         def attention(op, **fields):
             build = functools.partial(
-                PerceiverAttention, self.features, self.num_heads, self.head_features, op, self.scaling, self.alpha_kind,
-                self.alpha, **inits)
+                PerceiverAttention,
+                self.features,
+                self.num_heads,
+                self.head_features,
+                op,
+                self.scaling,
+                self.alpha_kind,
+                self.alpha,
+                **inits,
+            )
             return PreNormAttention(build, residual=self.residual, **fields)
 
         def feed_forward():
             return PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), residual=self.residual)
 
-        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
+        self.latents = self.param(
+            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
+        )
         cross_op = self.op if self.cross_op is None else self.cross_op
         self.layer_cross_attn, self.layer_cross_ff = attention(cross_op, cross=True), feed_forward()
         self.layer_latent_self_attn, self.layer_latent_ff = attention(self.op), feed_forward()

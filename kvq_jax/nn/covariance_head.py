@@ -1,4 +1,5 @@
 """A head that predicts all targets jointly, one multivariate normal: TNP-ND, LBANP-ND and CMANP-AND."""
+
 import functools
 from collections.abc import Callable
 
@@ -15,8 +16,14 @@ from kvq_jax.nn.transformer import TransformerEncoder
 BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
 
 
-def cholesky(mean: jax.Array, factor: jax.Array, log_variance: Callable[[], jax.Array], there: jax.Array | None, bound: bool,
-             jitter: float) -> dist.Distribution:
+def cholesky(
+    mean: jax.Array,
+    factor: jax.Array,
+    log_variance: Callable[[], jax.Array],
+    there: jax.Array | None,
+    bound: bool,
+    jitter: float,
+) -> dist.Distribution:
     """N(mean, L L') with L = tril(P P'); its diagonal |p_i|^2 or, bounded, 0.05 + 0.95 tanh |p_i|^2; then + jitter.
 
     L L' is not P P', and changes with the order of the targets: no function of a set of targets.
@@ -33,8 +40,14 @@ def cholesky(mean: jax.Array, factor: jax.Array, log_variance: Callable[[], jax.
     return dist.MultivariateNormal(mean, scale_tril=scale_tril + diagonal[..., None] * identity)
 
 
-def low_rank(mean: jax.Array, factor: jax.Array, log_variance: Callable[[], jax.Array], there: jax.Array | None, bound: bool,
-             jitter: float) -> dist.Distribution:
+def low_rank(
+    mean: jax.Array,
+    factor: jax.Array,
+    log_variance: Callable[[], jax.Array],
+    there: jax.Array | None,
+    bound: bool,
+    jitter: float,
+) -> dist.Distribution:
     """N(mean, P P' + diag(exp(log_variance) + jitter)), in O(M rank^2) by Woodbury's identity."""
     if bound:
         raise ValueError("bound limits the diagonal of a Cholesky factor: covariance='lowrank' has none")
@@ -86,7 +99,8 @@ class CovarianceHead(nn.Module):
         mlp = functools.partial(MLP, kernel_init="fan_in_uniform")
         self.mean_net = mlp((self.hidden, self.dim_y))
         self.std_encoder = TransformerEncoder(
-            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers)
+            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers
+        )
         self.projector = mlp((self.hidden,) * (self.projector_depth - 1) + (self.rank * self.dim_y,))
         self.diag_net = mlp((self.hidden,) * (self.diagonal_depth - 1) + (self.dim_y,))  # has parameters if 'lowrank'
 
@@ -101,8 +115,14 @@ class CovarianceHead(nn.Module):
 
         factor = of_outputs(self.projector(self.std_encoder(targets, mask=mask)), self.rank)
         there = None if mask is None else jnp.repeat(mask, self.dim_y, axis=-1)
-        return build(of_outputs(self.mean(targets)), factor, lambda: of_outputs(self.diag_net(targets)), there, self.bound,
-                     self.jitter)
+        return build(
+            of_outputs(self.mean(targets)),
+            factor,
+            lambda: of_outputs(self.diag_net(targets)),
+            there,
+            self.bound,
+            self.jitter,
+        )
 
     def mean(self, targets: jax.Array) -> jax.Array:
         """Encodings [..., M, features] -> means [..., M, dy]; each is of its own encoding only."""

@@ -1,4 +1,5 @@
 """Higher-order attention as a module: images and video as sets of their points."""
+
 import math
 from collections.abc import Sequence
 
@@ -38,16 +39,24 @@ class GridAttention(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
         """x [..., *sizes, c], mask [..., *sizes], True = take part -> [..., *query_sizes or *sizes, out_features]."""
-        rows, sizes = unfold(x, self.axes), x.shape[-self.axes - 1:-1]
+        rows, sizes = unfold(x, self.axes), x.shape[-self.axes - 1 : -1]
         if mask is not None:
-            if mask.shape[-self.axes:] != sizes:
+            if mask.shape[-self.axes :] != sizes:
                 raise ValueError(f"expected a mask [..., {sizes}] over the points of {x.shape}, got {mask.shape}")
-            mask = mask.reshape(*mask.shape[:-self.axes], rows.shape[-2])
-        shared = dict(num_heads=self.num_heads, head_features=self.head_features, out_features=self.out_features,
-                      scaling=self.scaling, kernel_init=self.kernel_init, bias_init=self.bias_init, name="heads")
+            mask = mask.reshape(*mask.shape[: -self.axes], rows.shape[-2])
+        shared = dict(
+            num_heads=self.num_heads,
+            head_features=self.head_features,
+            out_features=self.out_features,
+            scaling=self.scaling,
+            kernel_init=self.kernel_init,
+            bias_init=self.bias_init,
+            name="heads",
+        )
         if self.query_sizes is not None:
-            pool = LearnableQueryAttention(math.prod(self.query_sizes), op=self.op, alpha_kind=self.alpha_kind,
-                                           alpha=self.alpha, **shared)
+            pool = LearnableQueryAttention(
+                math.prod(self.query_sizes), op=self.op, alpha_kind=self.alpha_kind, alpha=self.alpha, **shared
+            )
             return fold(pool(rows, mask=mask), tuple(self.query_sizes))
         ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(rows, rows, mask=mask)
         return fold(MultiHead(op=find_op(self.op), **shared)(rows, rows, rows, mask=mask, **ridge), sizes)

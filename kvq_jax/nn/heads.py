@@ -1,4 +1,5 @@
 """Ops by name, their ridge, and the split into heads: what every block that mixes the elements of a set shares."""
+
 import inspect
 from collections.abc import Callable, Sequence
 
@@ -36,8 +37,9 @@ class Ridge(nn.Module):
     shape: Sequence[int] = ()
 
     @nn.compact
-    def __call__(self, key: jax.Array | None = None, value: jax.Array | None = None, *,
-                 mask: jax.Array | None = None) -> dict[str, jax.Array | float]:
+    def __call__(
+        self, key: jax.Array | None = None, value: jax.Array | None = None, *, mask: jax.Array | None = None
+    ) -> dict[str, jax.Array | float]:
         """-> {} or {'alpha': [*shape]}, keyword arguments for the op. The set matters to kind 'set' alone: see kvq_jax.nn.Alpha."""
         if self.kind is None or "alpha" not in inspect.signature(find_op(self.op)).parameters:
             return {}
@@ -67,8 +69,16 @@ def mask_of_heads(mask: jax.Array | None, key: jax.Array) -> jax.Array | None:
     return jnp.expand_dims(mask, -2 if mask.ndim == key.ndim - 1 else -3)
 
 
-def attend(op: Op, num_heads: int, query: jax.Array, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None,
-           **options) -> jax.Array:
+def attend(
+    op: Op,
+    num_heads: int,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    mask: jax.Array | None = None,
+    **options,
+) -> jax.Array:
     """concatenate_h(op(Q_h, K_h, V_h)): the op on contiguous slices of features that are already projected.
 
     Args:

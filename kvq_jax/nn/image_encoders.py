@@ -5,6 +5,7 @@
 The n images are those of one episode; any dimensions before them. Computes in float32. All fields are plain values, so that
 a config can hold them.
 """
+
 import functools
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,5 @@
 """Attention with learnable queries: a set of any size in, a set of fixed size out."""
+
 import functools
 
 import jax
@@ -43,7 +44,8 @@ class LearnableQueryAttention(nn.Module):
             raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")
         width = self.num_heads * self.head_features
         linear = functools.partial(
-            Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
+            Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init
+        )
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
         query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
         key, value = linear(width, name="key")(x), linear(width, name="value")(x)

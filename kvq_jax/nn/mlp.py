@@ -1,4 +1,5 @@
 """Linear layers and multi-layer perceptrons whose bias initialiser is an argument."""
+
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -64,7 +65,9 @@ class Linear(nn.Module):
             bias_init = choose(BIAS_INITS, bias_init, "bias_init")
         ends = [sum(x.shape[-1] for x in inputs[:count]) for count in range(1, len(inputs) + 1)]
         kernel = self.param("kernel", kernel_init, (ends[-1], self.features), jnp.float32)
-        output = sum(_product(x.astype(kernel.dtype), rows) for x, rows in zip(inputs, jnp.split(kernel, ends[:-1]), strict=True))
+        output = sum(
+            _product(x.astype(kernel.dtype), rows) for x, rows in zip(inputs, jnp.split(kernel, ends[:-1]), strict=True)
+        )
         if not self.use_bias:
             return output
         return output + self.param("bias", bias_init(ends[-1]), (self.features,), jnp.float32)

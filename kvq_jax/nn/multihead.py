@@ -1,4 +1,5 @@
 """Multi-head projections around any member of KVQ space."""
+
 import functools
 import math
 from collections.abc import Callable
@@ -50,8 +51,16 @@ class MultiHead(nn.Module):
     projection_init: KernelInit | None = None  # of query, key and value; None: kernel_init
 
     @nn.compact
-    def __call__(self, query: jax.Array, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None,
-                 position: jax.Array | int | None = None, **options) -> jax.Array:
+    def __call__(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        *,
+        mask: jax.Array | None = None,
+        position: jax.Array | int | None = None,
+        **options,
+    ) -> jax.Array:
         """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out_features].
 
         `options` go to the op.
@@ -66,7 +75,9 @@ class MultiHead(nn.Module):
         query, key, value = (projection(name=n)(x) for n, x in (("query", query), ("key", key), ("value", value)))
         if position is not None:
             if mask is None:
-                raise ValueError("with a position give a mask: it says how many rows the cache has, and which are there")
+                raise ValueError(
+                    "with a position give a mask: it says how many rows the cache has, and which are there"
+                )
             key = self._cached("cached_key", key, mask.shape[-1], position)
             value = self._cached("cached_value", value, mask.shape[-1], position)
         output = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **options)

@@ -1,4 +1,5 @@
 """Looking a name up in a table, with an error that helps."""
+
 import difflib
 from collections.abc import Mapping
 from typing import TypeVar

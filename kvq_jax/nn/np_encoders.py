@@ -13,6 +13,7 @@ and, for cross-attention, where the op's state serves any query: Intention, Info
 Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP and CMANP
 take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
 """
+
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -57,8 +58,9 @@ class PoolingEncoder(nn.Module):
             self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
         self.post = mlp((*_widths(self.hidden, self.post_depth, False, "post_depth")[1:], self.features))
 
-    def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array | None = None, *,
-                 mask: jax.Array | None = None) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, y: jax.Array, query: jax.Array | None = None, *, mask: jax.Array | None = None
+    ) -> jax.Array:
         """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
         return self.post(set_mean(self._rows(x, y, mask), mask))
 
@@ -128,8 +130,16 @@ class CrossAttentionEncoder(nn.Module):
         self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **inits)
         if self.self_attention:
             self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
-        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, scaling=self.scaling, alpha_kind=self.alpha_kind,
-                                   alpha=self.alpha, **ATTENTION, **inits)
+        self.cross_attention = MAB(
+            self.hidden,
+            self.num_heads,
+            self.op,
+            scaling=self.scaling,
+            alpha_kind=self.alpha_kind,
+            alpha=self.alpha,
+            **ATTENTION,
+            **inits,
+        )
 
     def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
         """x [..., N, dx], y [..., N, dy], query [..., M, dx], mask [..., N], True = take part -> [..., M, hidden]."""
@@ -184,7 +194,9 @@ class Decoder(nn.Module):
     bias_init: BiasInit = "fan_in_uniform"
 
     @nn.compact
-    def __call__(self, representations: Sequence[jax.Array], x: jax.Array, extra: Sequence[jax.Array] = ()) -> jax.Array:
+    def __call__(
+        self, representations: Sequence[jax.Array], x: jax.Array, extra: Sequence[jax.Array] = ()
+    ) -> jax.Array:
         """representations [..., M or 1, *], x [..., M, dx], extra [..., M or 1, *] -> [..., M, features]."""
         if self.depth < 2:
             raise ValueError(f"a decoder has 2 layers at least, not {self.depth}")
@@ -200,10 +212,14 @@ def _widths(hidden: int, depth: int, self_attention: bool, name: str) -> tuple[i
     """The widths of the MLP that self-attention may follow."""
     replaced = SELF_ATTENTION_DEPTH * self_attention
     if depth <= replaced:
-        raise ValueError(f"{name}={depth} leaves no layer{' before self-attention' * self_attention}: at least {replaced + 1}")
+        raise ValueError(
+            f"{name}={depth} leaves no layer{' before self-attention' * self_attention}: at least {replaced + 1}"
+        )
     return (hidden,) * (depth - replaced)
 
 
 def _refuse(self_attention: bool) -> None:
     if self_attention:
-        raise ValueError("with self_attention every point of a context depends on all others: no state of constant size")
+        raise ValueError(
+            "with self_attention every point of a context depends on all others: no state of constant size"
+        )

@@ -1,4 +1,5 @@
 """The NP-Former: the aggregation of a neural process as the block of a Transformer's layer; and the family by name."""
+
 import functools
 from collections.abc import Mapping
 from typing import Any

@@ -3,6 +3,7 @@
 Parameters have the names of the released code (constant-memory-anp): fn.to_q, fn.to_kv, fn.to_out, fn.net_0, fn.net_2, norm,
 norm_context. Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.2; the released code adds heads, norms and residuals.
 """
+
 import functools
 import math
 from typing import Any
@@ -184,8 +185,16 @@ class PerceiverBlock(nn.Module):
     def setup(self):
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         attention = functools.partial(
-            PerceiverAttention, self.features, self.num_heads, self.head_features, self.op, self.scaling, self.alpha_kind,
-            self.alpha, **inits)
+            PerceiverAttention,
+            self.features,
+            self.num_heads,
+            self.head_features,
+            self.op,
+            self.scaling,
+            self.alpha_kind,
+            self.alpha,
+            **inits,
+        )
         self.attention = PreNormAttention(attention, self.cross, self.residual)
         self.feed_forward = PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), self.residual)
 

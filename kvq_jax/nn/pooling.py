@@ -1,4 +1,5 @@
 """Pooling of a set."""
+
 import jax
 import jax.numpy as jnp
 

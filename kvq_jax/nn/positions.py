@@ -1,4 +1,5 @@
 """Position features of coordinates."""
+
 import jax
 import jax.numpy as jnp
 

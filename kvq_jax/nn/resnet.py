@@ -1,4 +1,5 @@
 """Residual networks of basic blocks (He et al. 2016, arXiv 1512.03385), laid out as torchvision's, whose weights they take."""
+
 import functools
 from collections.abc import Sequence
 

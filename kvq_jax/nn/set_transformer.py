@@ -13,6 +13,7 @@ of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code's: it
 A masked element of a set is absent: nobody attends to it. Its own row of an output means nothing, and what stands in its
 place may be any finite number. With no element left, the heads are zeros, and only what comes from the queries remains.
 """
+
 import dataclasses
 import functools
 import inspect
@@ -93,7 +94,8 @@ class MAB(SetBlock):
 
     def setup(self):
         linear = functools.partial(
-            Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init)
+            Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init
+        )
         layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else lambda: _same
         self.query, self.key, self.value = linear(), linear(), linear()
         self.ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,))
@@ -101,15 +103,18 @@ class MAB(SetBlock):
         self.norm_heads, self.norm_rff = layer_norm(), layer_norm()
         self.row_wise = self.rff("rff")
 
-    def __call__(self, x: jax.Array, y: jax.Array, values: jax.Array | None = None, *,
-                 mask: jax.Array | None = None) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, y: jax.Array, values: jax.Array | None = None, *, mask: jax.Array | None = None
+    ) -> jax.Array:
         """x [..., M, a], y [..., N, b], mask of the elements of y [..., N], or [..., M, N] -> [..., M, dim].
 
         `values` [..., N, c] are what the values are projected from, where that is not y.
         """
         query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
         ridge = self.ridge(key, value, mask=mask)
-        return self._output(x, query, attend(self.op, self.num_heads, self._scale() * query, key, value, mask=mask, **ridge))
+        return self._output(
+            x, query, attend(self.op, self.num_heads, self._scale() * query, key, value, mask=mask, **ridge)
+        )
 
     def heads(self, x: jax.Array) -> jax.Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
@@ -124,7 +129,9 @@ class MAB(SetBlock):
         """The op as a stream whose queries come at `read`."""
         make = find_stream(self.op)
         if inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
-            raise ValueError(f"a state of {self.op} belongs to the queries it was made for: no constant size serves any query")
+            raise ValueError(
+                f"a state of {self.op} belongs to the queries it was made for: no constant size serves any query"
+            )
         return make(**self.ridge())
 
     def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
@@ -137,7 +144,9 @@ class MAB(SetBlock):
     def _output(self, x, query, heads):
         residual = choose(RESIDUALS, self.residual, "residual")(x, query)
         if residual.shape[-1] != self.dim:
-            raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'")
+            raise ValueError(
+                f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'"
+            )
         hidden = self.norm_heads(residual + self.out(heads))
         return self.norm_rff(hidden + self.row_wise(hidden))
 

@@ -1,4 +1,5 @@
 """One layer of the Transformer's family: a block that mixes the elements of a set, and a network for each element."""
+
 import functools
 from collections.abc import Callable
 
@@ -23,8 +24,10 @@ HEADS_INITS = {
     "layer": lambda kernel_init, bias_init: dict(kernel_init=kernel_init, bias_init=bias_init),
     # PyTorch's nn.MultiheadAttention: Glorot's uniform over the fused [d, 3 d] projection, and zero biases.
     "fused": lambda kernel_init, bias_init: dict(
-        kernel_init=kernel_init, bias_init="zeros",
-        projection_init=nn.initializers.variance_scaling(0.5, "fan_avg", "uniform")),
+        kernel_init=kernel_init,
+        bias_init="zeros",
+        projection_init=nn.initializers.variance_scaling(0.5, "fan_avg", "uniform"),
+    ),
 }
 
 
@@ -53,13 +56,20 @@ class ResidualLayer(nn.Module):
         raise NotImplementedError
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True, **options) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True, **options
+    ) -> jax.Array:
         """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` are those of `mix`."""
         add = choose(NORMS, self.norm, "norm")
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
-        feed_forward = MLP((self.hidden, x.shape[-1]), self.activation, kernel_init=self.kernel_init,
-                           bias_init=self.bias_init, name="feed_forward")
+        feed_forward = MLP(
+            (self.hidden, x.shape[-1]),
+            self.activation,
+            kernel_init=self.kernel_init,
+            bias_init=self.bias_init,
+            name="feed_forward",
+        )
         x = add(x, lambda x: drop(self.mix(x, mask, **options)), layer_norm(name="norm_mix"))
         return add(x, lambda x: drop(feed_forward(x)), layer_norm(name="norm_feed_forward"))
 
@@ -87,8 +97,14 @@ class TransformerLayer(ResidualLayer):
     alpha: float = 0.5
     heads_init: str = "layer"  # a name of HEADS_INITS
 
-    def mix(self, x: jax.Array, mask: jax.Array | None, *, num_keys: int | None = None,
-            position: jax.Array | int | None = None) -> jax.Array:
+    def mix(
+        self,
+        x: jax.Array,
+        mask: jax.Array | None,
+        *,
+        num_keys: int | None = None,
+        position: jax.Array | int | None = None,
+    ) -> jax.Array:
         """As the layer's; num_keys and position: see below.
 
         Args:
@@ -104,8 +120,9 @@ class TransformerLayer(ResidualLayer):
         keys = embedded[..., :num_keys, :]
         ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(keys, keys, mask=mask)
         heads_inits = choose(HEADS_INITS, self.heads_init, "heads_init")(self.kernel_init, self.bias_init)
-        heads = MultiHead(self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **heads_inits,
-                          name="heads")
+        heads = MultiHead(
+            self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **heads_inits, name="heads"
+        )
         return heads(embedded, keys, keys, mask=mask, position=position, **ridge)
 
 
@@ -132,9 +149,17 @@ class TransformerEncoder(nn.Module):
         if x.shape[-1] % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide features={x.shape[-1]}")
         build = functools.partial(
-            TransformerLayer, self.hidden, num_heads=self.num_heads, head_features=x.shape[-1] // self.num_heads, op=self.op,
-            alpha_kind=self.alpha_kind, alpha=self.alpha, kernel_init="fan_in_uniform", bias_init="fan_in_uniform",
-            heads_init="fused")
+            TransformerLayer,
+            self.hidden,
+            num_heads=self.num_heads,
+            head_features=x.shape[-1] // self.num_heads,
+            op=self.op,
+            alpha_kind=self.alpha_kind,
+            alpha=self.alpha,
+            kernel_init="fan_in_uniform",
+            bias_init="fan_in_uniform",
+            heads_init="fused",
+        )
         for index in range(self.num_layers):
             x = build(name=f"layer_{index}")(x, **options)
             if index and self.copy_layers and self.is_initializing():

@@ -1,5 +1,12 @@
 """Operators of KVQ space: pure functions op(query, key, value, *, mask=None, **options) -> output."""
-from kvq_jax.ops.attention import erf_attention, laplace_attention, linear_attention, softmax_attention, uniform_attention
+
+from kvq_jax.ops.attention import (
+    erf_attention,
+    laplace_attention,
+    linear_attention,
+    softmax_attention,
+    uniform_attention,
+)
 from kvq_jax.ops.constraints import constrained_intention, constrained_weights
 from kvq_jax.ops.covariance import DISCRIMINANTS, lda, ls_svm, qda, ridge, within_class
 from kvq_jax.ops.features import nystroem_intention, whitening

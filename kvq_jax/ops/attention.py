@@ -6,10 +6,11 @@ with leading dimensions that broadcast. `mask` is [..., N] or [..., M, N], True 
 raises ValueError for shapes that do not fit. Weights are computed in float32 at least, and products of float32 as such (no
 TF32 or bfloat16 passes on accelerators); the output has the inputs' dtype. Rows are points, so Q K' below is `query @ key.T`.
 """
-from collections.abc import Callable
+
 import functools
 import math
 import numbers
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,15 @@ from kvq_jax.ops import linalg, masks
 Array = jax.Array
 
 
-def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
-                      scale: float | Array = 1.0, implementation: str | None = None) -> Array:
+def softmax_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    scale: float | Array = 1.0,
+    implementation: str | None = None,
+) -> Array:
     """softmax(scale Q K') V: Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 2.
 
     Scores are not divided by sqrt(d), as in that paper (Appendix 8 too); pass scale=d ** -0.5 for Vaswani et al. 2017.
@@ -42,6 +50,7 @@ def softmax_attention(query: Array, key: Array, value: Array, *, mask: Array | N
     Raises:
         ValueError: if shapes do not fit; with a named implementation, whatever it raises for what it does not support.
     """
+
     def weigh(query, key, mask):
         return _exponentials(_scores(query, key) * per_batch(scale), mask)
 
@@ -84,8 +93,9 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
     return _attend(query, key, value, mask, lambda query, key, mask: (_keep(_scores(query, key), mask), None))
 
 
-def laplace_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None,
-                      length_scale: float | Array = 1.0) -> Array:
+def laplace_attention(
+    query: Array, key: Array, value: Array, *, mask: Array | None = None, length_scale: float | Array = 1.0
+) -> Array:
     """softmax_n(-||q_m - k_n||_1 / length_scale) V: Kim et al. 2019, Attentive Neural Processes (arXiv 1901.05761), Section 3.
 
     Args:
@@ -155,7 +165,9 @@ def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None 
     Raises:
         ValueError: if shapes do not fit.
     """
-    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(_scores(query, key)), mask), None))
+    return _attend(
+        query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(_scores(query, key)), mask), None)
+    )
 
 
 def per_batch(x: float | Array) -> float | Array:
@@ -163,8 +175,13 @@ def per_batch(x: float | Array) -> float | Array:
     return x if isinstance(x, numbers.Real) else jnp.asarray(x)[..., None, None]
 
 
-def _attend(query: Array, key: Array, value: Array, mask: Array | None,
-            weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]]) -> Array:
+def _attend(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]],
+) -> Array:
     """weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], their total [..., M, 1] or None: weights V / total.
 
     Divided after the product, the normaliser and its gradient cost k numbers for each query and not N.
@@ -183,8 +200,9 @@ def _attend(query: Array, key: Array, value: Array, mask: Array | None,
     return masks.owe(mixed, spoilt).astype(out)
 
 
-def _library_softmax(query: Array, key: Array, value: Array, mask: Array | None, scale: float | Array,
-                     implementation: str | None) -> Array:
+def _library_softmax(
+    query: Array, key: Array, value: Array, mask: Array | None, scale: float | Array, implementation: str | None
+) -> Array:
     """`softmax_attention` by jax.nn.dot_product_attention, with all leading dimensions as its batch and one head."""
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)
@@ -202,8 +220,13 @@ def _library_softmax(query: Array, key: Array, value: Array, mask: Array | None,
         return jnp.expand_dims(rows.reshape(math.prod(batch), *x.shape[-2:]), axis)
 
     mixed = jax.nn.dot_product_attention(
-        flat(query, 2), flat(key, 2), flat(value, 2), mask=None if pairs is None else flat(pairs, 1), scale=scale,
-        implementation=implementation)
+        flat(query, 2),
+        flat(key, 2),
+        flat(value, 2),
+        mask=None if pairs is None else flat(pairs, 1),
+        scale=scale,
+        implementation=implementation,
+    )
     mixed = mixed.reshape(*batch, *shape[-2:])
     if pairs is not None:
         mixed = jnp.where(pairs.any(-1, keepdims=True), mixed, 0)

@@ -9,6 +9,7 @@ With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met wit
 which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and derivatives are
 those of the equations above for the final one (they are exact unless a constraint is on the verge of becoming active).
 """
+
 from collections.abc import Callable
 
 import jax
@@ -23,9 +24,19 @@ Array = jax.Array
 Conditions = Callable[[Array], tuple[Array, Array]]
 
 
-def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                          constraints: Array | None = None, bounds: Array | None = None, method: str = "exact",
-                          equality: Array | None = None, route: str = "auto") -> Array:
+def constrained_intention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    constraints: Array | None = None,
+    bounds: Array | None = None,
+    method: str = "exact",
+    equality: Array | None = None,
+    route: str = "auto",
+) -> Array:
     """Q w for the least-squares w with C'w >= c: Garnelo and Czarnecki 2023, Section 3.2, last paragraph.
 
     Args:
@@ -54,9 +65,18 @@ def constrained_intention(query: Array, key: Array, value: Array, *, mask: Array
     return _fit(matmul, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
 
-def constrained_weights(key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                        constraints: Array | None = None, bounds: Array | None = None, method: str = "exact",
-                        equality: Array | None = None, route: str = "auto") -> Array:
+def constrained_weights(
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    constraints: Array | None = None,
+    bounds: Array | None = None,
+    method: str = "exact",
+    equality: Array | None = None,
+    route: str = "auto",
+) -> Array:
     """The w of `constrained_intention`, [..., d, k]; zeros without keys, also where zeros do not meet the constraints.
 
     Args, Raises: as `constrained_intention`; the mask is [..., N].
@@ -72,14 +92,18 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
     (n, d), k = jnp.shape(key)[-2:], jnp.shape(value)[-1]
     few = (route == "dual" or route == "auto" and n < d) and regression.checked_route(alpha, route) != "pinv"
     if few and method == "exact" and constraints is bounds is equality is None:
-        return regression.fit(lambda query, *rest: use(query, _non_negative(*rest)), query, key, value, mask, scalars=(alpha,))
+        return regression.fit(
+            lambda query, *rest: use(query, _non_negative(*rest)), query, key, value, mask, scalars=(alpha,)
+        )
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
     bounds = jnp.zeros(p) if bounds is None else jnp.asarray(bounds)
     bounds = bounds[:, None] if bounds.ndim == 1 else bounds
     if constraints.ndim < 2 or constraints.shape[-2] != d or bounds.shape[-2:] not in ((p, 1), (p, k)):
-        raise ValueError(f"expected constraints [..., {d}, p] and bounds [p] or [..., p, {k}], "
-                         f"got {constraints.shape} and {bounds.shape}")
+        raise ValueError(
+            f"expected constraints [..., {d}, p] and bounds [p] or [..., p, {k}], "
+            f"got {constraints.shape} and {bounds.shape}"
+        )
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
     run = lambda query, *rest: use(query, _weights(*rest, method, equality, route))
@@ -89,13 +113,13 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
 def _non_negative(key, value, keep, alpha) -> Array:
     """w >= 0 [..., d, k] from systems of N equations. With K_f the keys' free columns, those whose constraint is not active,
 
-        w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
+    w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
     """
     rows, targets = regression.root(keep) * key, transpose(regression.root(keep) * value)[..., None]
     n, d = rows.shape[-2:]
     products = transpose(rows)[..., :, None] * transpose(rows)[..., None, :]  # [..., d, N, N]
     ridge = (alpha[..., None] if isinstance(alpha, jax.Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
-    unit = lax.rsqrt((rows ** 2).sum(-2, keepdims=True) + alpha)
+    unit = lax.rsqrt((rows**2).sum(-2, keepdims=True) + alpha)
 
     def pull(active):
         """K'u, [..., k, d]."""
@@ -210,7 +234,9 @@ def _exchanged(conditions: Conditions, gap: Array, equality: Array, tolerance: A
     return active, done
 
 
-def _stepped(conditions: Conditions, gap: Array, equality: Array, tolerance: Array, active: Array, done: Array) -> Array:
+def _stepped(
+    conditions: Conditions, gap: Array, equality: Array, tolerance: Array, active: Array, done: Array
+) -> Array:
     """The active set by the method of Lawson and Hanson 1974, Section 23.3; where `done`, `active` as it is.
 
     A step either solves for the active multipliers, and then activates the constraint that is violated most, or, if a
@@ -237,8 +263,13 @@ def _stepped(conditions: Conditions, gap: Array, equality: Array, tolerance: Arr
         barred = barred | (~stays & dropped & (current == 0))
         grown = jnp.where(stays, active | (worst & wanted), active & ~dropped)
         finished = stays & ~wanted.any(-1, keepdims=True)
-        return (step + 1, done | finished, jnp.where(done, active, grown), barred,
-                jnp.where(done, current, jnp.where(stays, target, moved)))
+        return (
+            step + 1,
+            done | finished,
+            jnp.where(done, active, grown),
+            barred,
+            jnp.where(done, current, jnp.where(stays, target, moved)),
+        )
 
     start = (0, done, jnp.where(done, active, equality), jnp.zeros_like(equality), jnp.zeros_like(gap))
     return lax.while_loop(unfinished, advance, start)[2]

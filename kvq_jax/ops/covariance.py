@@ -15,9 +15,10 @@ its LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)
 Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels in between
 0 and 1 count as parts of a key. The gradient for a sample weight of exactly 0 is taken as 0.
 """
+
+import numbers
 from collections.abc import Callable
 from typing import NamedTuple
-import numbers
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +30,16 @@ from kvq_jax.ops.regression import positive
 Array = jax.Array
 
 
-def ridge(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1.0,
-          sample_weight: Array | None = None, route: str = "auto") -> Array:
+def ridge(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1.0,
+    sample_weight: Array | None = None,
+    route: str = "auto",
+) -> Array:
     """Q (K'WK + alpha I)^-1 K'WV: (weighted) ridge regression, Garnelo and Czarnecki 2023, proof of Section 3.2.
 
     Without weights this is `intention`.
@@ -59,8 +68,16 @@ def ridge(query: Array, key: Array, value: Array, *, mask: Array | None = None, 
     return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
-def ls_svm(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1.0,
-           sample_weight: Array | None = None, route: str = "auto") -> Array:
+def ls_svm(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1.0,
+    sample_weight: Array | None = None,
+    route: str = "auto",
+) -> Array:
     """Q w + b with (w, b) least squares on the labels 2 V - 1, and |w|^2 but not b penalised.
 
     [K 1]'W[K 1] + alpha diag(1, .., 1, 0): LS-SVM, Garnelo and Czarnecki 2023, proof of Section 3.2; the same as the dual system of
@@ -79,8 +96,17 @@ def ls_svm(query: Array, key: Array, value: Array, *, mask: Array | None = None,
     return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
-def lda(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1.0,
-        sample_weight: Array | None = None, rule: str = "bayes", route: str = "auto") -> Array:
+def lda(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1.0,
+    sample_weight: Array | None = None,
+    rule: str = "bayes",
+    route: str = "auto",
+) -> Array:
     """Discriminant with the total scatter: w = (sum_i (k_i - m)(k_i - m)' + alpha I)^-1 K'y.
 
     Garnelo and Czarnecki 2023, proof of Section 3.2, with the label map corrected: K'y is a difference of class means.
@@ -110,8 +136,17 @@ def lda(query: Array, key: Array, value: Array, *, mask: Array | None = None, al
     return _linear_discriminant(False, query, key, value, mask, alpha, sample_weight, rule, route)
 
 
-def within_class(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1.0,
-                 sample_weight: Array | None = None, rule: str = "bayes", route: str = "auto") -> Array:
+def within_class(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1.0,
+    sample_weight: Array | None = None,
+    rule: str = "bayes",
+    route: str = "auto",
+) -> Array:
     """Discriminant with the pooled within-class scatter: w = (sum_c sum_{i in c} (k_i - m_c)(k_i - m_c)' + alpha I)^-1 K'y.
 
     The "QDA" of Garnelo and Czarnecki 2023, proof of Section 3.2; everybody else's LDA: with rule 'bayes' and alpha = 0 it is
@@ -122,8 +157,17 @@ def within_class(query: Array, key: Array, value: Array, *, mask: Array | None =
     return _linear_discriminant(True, query, key, value, mask, alpha, sample_weight, rule, route)
 
 
-def qda(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1.0,
-        sample_weight: Array | None = None, pooling: float | Array = 0.0, route: str = "auto") -> Array:
+def qda(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1.0,
+    sample_weight: Array | None = None,
+    pooling: float | Array = 0.0,
+    route: str = "auto",
+) -> Array:
     """Quadratic discriminant: log N(q; m_c, Sigma_c) + log(N_c / N), with a regularised covariance for every class.
 
     Sigma_c = (S_c + alpha I) / N_c, S_c the scatter of class c about its mean m_c. With `pooling` t in (0, 1], Friedman 1989
@@ -179,7 +223,7 @@ def _quadratic_form(rows: Array, offsets: Array, alpha: float | Array, route: st
     explained = (inner * transpose(linalg.solve(matrix, transpose(inner)))).sum(-1)
     ridge = alpha if isinstance(alpha, numbers.Real) else alpha[..., 0]
     log_ridge = jnp.log(alpha) if isinstance(alpha, numbers.Real) else jnp.log(alpha)[..., 0, 0]
-    return ((offsets ** 2).sum(-1) - explained) / ridge, log_det + (d - n) * log_ridge
+    return ((offsets**2).sum(-1) - explained) / ridge, log_det + (d - n) * log_ridge
 
 
 class Rule(NamedTuple):
@@ -194,11 +238,15 @@ def _one_against_rest(value, count, total):
 
 
 RULES: dict[str, Rule] = {
-    "bayes": Rule(lambda value, count, total: value / positive(count),
-                  lambda linear, centre, own, count, total: total * (linear - own / 2) + _log_prior(count, total)),
+    "bayes": Rule(
+        lambda value, count, total: value / positive(count),
+        lambda linear, centre, own, count, total: total * (linear - own / 2) + _log_prior(count, total),
+    ),
     # m_rest is -m_c N_c / (N - N_c) where all keys are centred.
-    "fisher": Rule(_one_against_rest,
-                   lambda linear, centre, own, count, total: linear - own * (1 - count / positive(total - count)) / 2),
+    "fisher": Rule(
+        _one_against_rest,
+        lambda linear, centre, own, count, total: linear - own * (1 - count / positive(total - count)) / 2,
+    ),
     "paper": Rule(_one_against_rest, lambda linear, centre, own, count, total: linear + centre),
 }
 
@@ -229,7 +277,9 @@ def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_we
 
 def _need_columns(value: Array, what: str) -> None:
     if jnp.shape(value)[-1:] == (1,):
-        raise ValueError(f"{what} needs one column of labels for each class, got one column (of 'lda', rule 'fisher' takes one)")
+        raise ValueError(
+            f"{what} needs one column of labels for each class, got one column (of 'lda', rule 'fisher' takes one)"
+        )
 
 
 def _own_mean(value: Array, means: Array, count: Array, total: Array) -> Array:

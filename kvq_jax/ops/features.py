@@ -6,8 +6,9 @@ With the keys themselves as landmarks L this is the paper's whitening, exact on 
 approximation of Williams and Seeger 2001. Any operator on these features is a kernel operator: Intention becomes kernel ridge
 regression, and the discriminants of kvq_jax.ops.covariance become kernel discriminants.
 """
-from collections.abc import Callable
+
 import numbers
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,16 @@ from kvq_jax.ops.linalg import matmul, transpose
 Array = jax.Array
 
 
-def whitening(x: Array, landmarks: Array, *, mask: Array | None = None, kernel: str | Callable = "gaussian",
-              gamma: float | Array | str = "variance", jitter: float | None = None, root: str = "cholesky") -> Array:
+def whitening(
+    x: Array,
+    landmarks: Array,
+    *,
+    mask: Array | None = None,
+    kernel: str | Callable = "gaussian",
+    gamma: float | Array | str = "variance",
+    jitter: float | None = None,
+    root: str = "cholesky",
+) -> Array:
     """phi(X) = k(X, L) R with R R' = k(L, L)^-1: Garnelo and Czarnecki 2023, Section 3.1, Eq. 4. Apply it to queries and keys.
 
     Predictions are the same for every such R. The linear kernel with L = K gives the paper's phi(X) = X K'(KK')^-1/2.
@@ -52,7 +61,9 @@ def whitening(x: Array, landmarks: Array, *, mask: Array | None = None, kernel: 
     return whitener(landmarks, keep, bind(kernel, gamma, landmarks, keep), jitter, root)(x).astype(out)
 
 
-def whitener(landmarks: Array, keep: Array | None, kernel: Callable, jitter: float | None, root: str) -> Callable[[Array], Array]:
+def whitener(
+    landmarks: Array, keep: Array | None, kernel: Callable, jitter: float | None, root: str
+) -> Callable[[Array], Array]:
     """x [..., M, d] -> phi(x) [..., M, m] for landmarks [..., m, d] of which keep [..., m, 1] (None: all) are there."""
     if root not in ROOTS:
         raise ValueError(f"unknown root {root!r}: expected one of {', '.join(ROOTS)}")
@@ -68,10 +79,20 @@ def whitener(landmarks: Array, keep: Array | None, kernel: Callable, jitter: flo
     return lambda x: apply_root(jnp.where(transpose(there), kernel(x, landmarks), 0))
 
 
-def nystroem_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                       kernel: str | Callable = "gaussian", gamma: float | Array | str = "variance",
-                       landmarks: Array | int | None = None, rng: Array | None = None, jitter: float | None = None,
-                       root: str = "cholesky") -> Array:
+def nystroem_intention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    kernel: str | Callable = "gaussian",
+    gamma: float | Array | str = "variance",
+    landmarks: Array | int | None = None,
+    rng: Array | None = None,
+    jitter: float | None = None,
+    root: str = "cholesky",
+) -> Array:
     """phi(Q) (phi(K)'phi(K) + alpha I)^-1 phi(K)'V with the m Nystroem features phi: time O(N m^2 + m^3) instead of O(N^3).
 
     Garnelo and Czarnecki 2023, Section 3.1; Williams and Seeger 2001. The paper names neither the number of landmarks nor

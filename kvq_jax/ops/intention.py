@@ -7,8 +7,9 @@ The two (Sections 3 and 3.1) are equal for every alpha > 0, and for alpha = 0 bo
 float32 at least, whatever the inputs' dtype, with all products at full precision; the output has the inputs' dtype. Masks are
 those of kvq_jax.ops.masks; under a mask [..., M, N] every query has a regression of its own.
 """
-from collections.abc import Callable
+
 import numbers
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +20,22 @@ Array = jax.Array
 
 # (factor on the Gram matrix, ridge) for the system factor * KK' + ridge * I.
 FORMS: dict[str, Callable] = {
-    "ridge": lambda alpha: (1.0, alpha),              # Section 3
-    "informer": lambda alpha: (1.0 - alpha, alpha),   # Appendix 8
+    "ridge": lambda alpha: (1.0, alpha),  # Section 3
+    "informer": lambda alpha: (1.0 - alpha, alpha),  # Appendix 8
 }
 ROUTES = ("auto", "primal", "dual", "pinv")
 
 
-def intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-              route: str = "auto", form: str = "ridge") -> Array:
+def intention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    route: str = "auto",
+    form: str = "ridge",
+) -> Array:
     """Q (K'K + alpha I)^-1 K'V = Q K' (KK' + alpha I)^-1 V: Garnelo and Czarnecki 2023, Section 2.
 
     Args:
@@ -52,8 +61,16 @@ def intention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     return _predict(routes.PREDICTIONS, query, key, value, pairs, alpha, route, form)
 
 
-def sigma_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                    route: str = "auto", form: str = "ridge") -> Array:
+def sigma_intention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    route: str = "auto",
+    form: str = "ridge",
+) -> Array:
     """softmax_n(Q (K'K + alpha I)^-1 K') V = softmax_n(Q K' (KK' + alpha I)^-1) V: Garnelo and Czarnecki 2023, Section 2.
 
     The softmax runs over the N keys, with no further temperature. Arguments, routes and errors are those of `intention`.
@@ -78,8 +95,15 @@ def sigma_intention(query: Array, key: Array, value: Array, *, mask: Array | Non
     return _predict(routes.MAPS, query, key, value, pairs, alpha, route, form)
 
 
-def intention_weights(key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                      route: str = "auto", form: str = "ridge") -> Array:
+def intention_weights(
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    route: str = "auto",
+    form: str = "ridge",
+) -> Array:
     """w(K, V) = (K'K + alpha I)^-1 K'V, of a size that does not depend on N: Garnelo and Czarnecki 2023, Section 3.
 
     The paper writes this output as "E_Q := 0". `intention` is query @ w.
@@ -103,8 +127,16 @@ def intention_weights(key: Array, value: Array, *, mask: Array | None = None, al
     return _solve(routes.WEIGHTS, nobody, key, value, pairs, alpha, checked_route(alpha, route, form), form)
 
 
-def informer(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 0.5,
-             route: str = "auto", form: str = "informer") -> Array:
+def informer(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 0.5,
+    route: str = "auto",
+    form: str = "informer",
+) -> Array:
     """Q K' [(1 - alpha) KK' + alpha I]^-1 V: `intention` as the Informer uses it (Garnelo and Czarnecki 2023, Appendix 8).
 
     alpha is sigmoid(theta) there, with theta = 0 at the start: hence 0.5. Shapes, options and errors: see `intention`.
@@ -112,8 +144,16 @@ def informer(query: Array, key: Array, value: Array, *, mask: Array | None = Non
     return intention(query, key, value, mask=mask, alpha=alpha, route=route, form=form)
 
 
-def sigma_informer(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 0.5,
-                   route: str = "auto", form: str = "informer") -> Array:
+def sigma_informer(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 0.5,
+    route: str = "auto",
+    form: str = "informer",
+) -> Array:
     """softmax_n(Q K' [(1 - alpha) KK' + alpha I]^-1) V: the sigma-Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     Shapes, options and errors: see `sigma_intention`.
@@ -129,7 +169,9 @@ def checked_route(alpha: float | Array, route: str, form: str) -> str:
         raise ValueError(f"unknown form {form!r}: expected one of {', '.join(FORMS)}")
     if isinstance(alpha, numbers.Real):
         if not alpha >= 0 or (form == "informer" and alpha > 1):
-            raise ValueError(f"alpha must be {'in [0, 1]' if form == 'informer' else '>= 0'} for form {form!r}, got {alpha}")
+            raise ValueError(
+                f"alpha must be {'in [0, 1]' if form == 'informer' else '>= 0'} for form {form!r}, got {alpha}"
+            )
         if alpha == 0:
             return "pinv"
     if route == "pinv":
@@ -143,8 +185,16 @@ def _predict(plans: tuple[routes.Plan, ...], query, key, value, mask, alpha, rou
         return _solve(plans, query, key, value, mask, alpha, route, form)
     key, value, spoilt = masks.absent(key, value, mask)
     alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha)[..., None]
-    out = _solve(plans, query[..., :, None, :], key[..., None, :, :], value[..., None, :, :], mask[..., :, None, :],
-                 alpha, route, form)
+    out = _solve(
+        plans,
+        query[..., :, None, :],
+        key[..., None, :, :],
+        value[..., None, :, :],
+        mask[..., :, None, :],
+        alpha,
+        route,
+        form,
+    )
     return masks.owe(out[..., 0, :], spoilt)
 
 

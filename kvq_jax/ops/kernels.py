@@ -8,10 +8,11 @@ Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding t
 points, and makes kernel matrices indefinite. Gradients are finite for duplicate points; where a kernel has a cusp at
 distance 0 (laplacian, matern12), its derivative there is taken as 0.
 """
-from collections.abc import Callable
-from typing import NamedTuple
+
 import math
 import numbers
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +53,7 @@ def matern(x: Array, y: Array, gamma: float | Array, *, twice_nu: int) -> Array:
     return MATERN[twice_nu](u) * jnp.exp(-u)
 
 
-MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u ** 2 / 3}
+MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u**2 / 3}
 
 
 def squared_distance(x: Array, y: Array) -> Array:
@@ -82,7 +83,9 @@ KERNELS: dict[str, Kernel] = {
     "linear": Kernel(lambda x, y, gamma: linear(x, y), lambda d, variance: 1.0),
     "polynomial": Kernel(polynomial, lambda d, variance: 1 / (d * variance)),
     "gaussian": _radial(gaussian),
-    "laplacian": Kernel(laplacian, lambda d, variance: 1 / (d * jnp.sqrt(variance)), absolute_distance, lambda distance: 1 / distance),
+    "laplacian": Kernel(
+        laplacian, lambda d, variance: 1 / (d * jnp.sqrt(variance)), absolute_distance, lambda distance: 1 / distance
+    ),
     "matern12": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=1)),
     "matern32": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=3)),
     "matern52": _radial(lambda x, y, gamma: matern(x, y, gamma, twice_nu=5)),
@@ -116,7 +119,9 @@ def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
 BANDWIDTHS = {"variance": by_variance, "median": by_median}
 
 
-def bind(kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None) -> Callable[[Array, Array], Array]:
+def bind(
+    kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None
+) -> Callable[[Array, Array], Array]:
     """A kernel (x, y) -> [..., M, N] of a name and a width for keys [..., N, d] of which keep [..., N, 1] (None: all) count.
 
     An array gamma is [..., 1, 1]. A callable is itself the kernel. Where all keys are one point the rules give gamma = 1.
@@ -137,8 +142,16 @@ def bind(kernel: str | Callable, gamma: float | Array | str, key: Array, keep: A
     return lambda x, y: KERNELS[kernel].call(x, y, gamma)
 
 
-def kernel_intention(query: Array, key: Array, value: Array, *, mask: Array | None = None, alpha: float | Array = 1e-3,
-                     kernel: str | Callable = "gaussian", gamma: float | Array | str = "variance") -> Array:
+def kernel_intention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    alpha: float | Array = 1e-3,
+    kernel: str | Callable = "gaussian",
+    gamma: float | Array | str = "variance",
+) -> Array:
     """k(Q, K) (k(K, K) + alpha I)^-1 V: Intention with a kernel, Garnelo and Czarnecki 2023, Section 3.1, Eq. 4.
 
     Kernel ridge regression, and the posterior mean of a Gaussian process with noise variance alpha. It equals Intention on the

@@ -1,7 +1,8 @@
 """The linear algebra under least squares: Gram matrices, positive definite solves, the pseudo-inverse, and their precision."""
-from collections.abc import Callable
+
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,9 @@ def gram(rows: Array) -> Array:
         return matmul(rows, transpose(rows))
     first, second = rows[..., : n // 2, :], rows[..., n // 2 :, :]
     below = matmul(second, transpose(first))
-    return jnp.concatenate([jnp.concatenate([gram(first), transpose(below)], -1), jnp.concatenate([below, gram(second)], -1)], -2)
+    return jnp.concatenate(
+        [jnp.concatenate([gram(first), transpose(below)], -1), jnp.concatenate([below, gram(second)], -1)], -2
+    )
 
 
 def solve(matrix: Array, rhs: Array) -> Array:
@@ -138,6 +141,7 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
     program with as many independent batches as threads, such as six layers with Intention on two cores, then waits for ever. A
     loop over calls of a few microseconds is no slower.
     """
+
     def loop(*arrays):
         batch = arrays[0].shape[:-2]
         if math.prod(batch) == 1:
@@ -167,7 +171,9 @@ def _cholesky(matrix: Array) -> Array:
 
 
 def _triangular(lower: Array, b: Array, **options) -> Array:
-    return one_at_a_time(functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options))(lower, b)
+    return one_at_a_time(functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options))(
+        lower, b
+    )
 
 
 def _inverse(lower: Array) -> Array:
@@ -183,7 +189,9 @@ def _inverse(lower: Array) -> Array:
     columns = -(-n // calls)
     eye = jnp.eye(n, calls * columns, dtype=lower.dtype).reshape(n, calls, columns).swapaxes(0, 1)
     batch = (*lower.shape[:-2], calls)
-    parts = _triangular(jnp.broadcast_to(lower[..., None, :, :], (*batch, n, n)), jnp.broadcast_to(eye, (*batch, n, columns)))
+    parts = _triangular(
+        jnp.broadcast_to(lower[..., None, :, :], (*batch, n, n)), jnp.broadcast_to(eye, (*batch, n, columns))
+    )
     return parts.swapaxes(-3, -2).reshape(*lower.shape[:-1], calls * columns)[..., :n]
 
 

@@ -4,6 +4,7 @@ A mask is boolean, True = take part. It is a key mask [..., N] if it has one dim
 keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an absent
 key, whatever it holds, and a query that has no key left gets zeros.
 """
+
 import jax
 import jax.numpy as jnp
 
@@ -20,8 +21,10 @@ def output_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
     fits = all(len(s) >= 2 for s in shapes) and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
     batch = _broadcast(*(s[:-2] for s in shapes)) if fits else None
     if batch is None:
-        raise ValueError("expected query [..., M, d], key [..., N, d], value [..., N, k] with leading dimensions that "
-                         "broadcast, got query {}, key {}, value {}".format(*shapes))
+        raise ValueError(
+            "expected query [..., M, d], key [..., N, d], value [..., N, k] with leading dimensions that "
+            "broadcast, got query {}, key {}, value {}".format(*shapes)
+        )
     return (*batch, shapes[0][-2], shapes[2][-1])
 
 
@@ -44,8 +47,10 @@ def resolve(query: Array, key: Array, value: Array, mask: Array | None) -> Array
     else:
         fits, pairs = mask.ndim == max(query.ndim, key.ndim) and mask.shape[-1] == n and mask.shape[-2] in (1, m), mask
     if not fits or _broadcast(pairs.shape[:-2], tuple(batch)) is None:
-        raise ValueError(f"expected a mask [..., {n}] over keys or [..., {m}, {n}] over queries and keys, with leading "
-                         f"dimensions that fit query {query.shape} and key {key.shape}, got {mask.shape}")
+        raise ValueError(
+            f"expected a mask [..., {n}] over keys or [..., {m}, {n}] over queries and keys, with leading "
+            f"dimensions that fit query {query.shape} and key {key.shape}, got {mask.shape}"
+        )
     return pairs.astype(bool)
 
 

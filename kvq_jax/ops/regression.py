@@ -3,8 +3,9 @@
 A system is given by its rows A [N, d] (keys, perhaps weighted or centred) and a ridge: Sigma = A'A + alpha I. Where A has fewer
 rows than columns everything here works with the N x N matrix AA' + alpha I instead.
 """
-from collections.abc import Callable, Sequence
+
 import numbers
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,17 @@ Array = jax.Array
 ROUTES = ("auto", "primal", "dual")
 
 
-def fit(run: Callable[..., Array], query: Array, key: Array, value: Array, mask: Array | None, *,
-        sample_weight: Array | None = None, scalars: Sequence[float | Array | str] = (),
-        matrices: Sequence[Array] = ()) -> Array:
+def fit(
+    run: Callable[..., Array],
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    *,
+    sample_weight: Array | None = None,
+    scalars: Sequence[float | Array | str] = (),
+    matrices: Sequence[Array] = (),
+) -> Array:
     """run(query, key, value, weight, *scalars, *matrices) with everything in the dtype to compute in and shaped for broadcasting.
 
     Under a mask [..., M, N] every query has a system of its own: M becomes a leading dimension of all arguments of `run`.
@@ -60,8 +69,14 @@ def fit(run: Callable[..., Array], query: Array, key: Array, value: Array, mask:
         output = run(query, key, value, weight if weight is None else transpose(weight), *scalars, *matrices)
     else:
         scalars = [x[..., None] if isinstance(x, jax.Array) else x for x in scalars]
-        output = run(query[..., :, None, :], key[..., None, :, :], value[..., None, :, :], weight[..., None], *scalars,
-                     *(x[..., None, :, :] for x in matrices))[..., 0, :]
+        output = run(
+            query[..., :, None, :],
+            key[..., None, :, :],
+            value[..., None, :, :],
+            weight[..., None],
+            *scalars,
+            *(x[..., None, :, :] for x in matrices),
+        )[..., 0, :]
     if pairs is not None:
         output = jnp.where(pairs.any(-1, keepdims=True), output, 0)
     return masks.owe(output, spoilt).astype(out)

@@ -2,9 +2,10 @@
 
 Optional: the authors trained modules of up to 4 to 6 layers unscaled.
 """
-from collections.abc import Callable
+
 import math
 import numbers
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp

@@ -9,6 +9,7 @@
 Sigma-Intention and the sigma-Informer are missing on purpose: their softmax over keys needs the Gram matrix of all keys first, so
 no state of constant size exists.
 """
+
 from collections.abc import Callable
 
 import jax
@@ -17,8 +18,16 @@ import jax.numpy as jnp
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.streaming_attention import NormalisedState, TotalState, erf_stream, laplace_stream, softmax_stream
 from kvq_jax.ops.streaming_fold import Stream, fold, fold_made, merge_devices, prefixes
-from kvq_jax.ops.streaming_intention import (LinearState, MeanState, Moments, informer_stream, intention_stream, linear_stream,
-                                             uniform_stream, weights)
+from kvq_jax.ops.streaming_intention import (
+    LinearState,
+    MeanState,
+    Moments,
+    informer_stream,
+    intention_stream,
+    linear_stream,
+    uniform_stream,
+    weights,
+)
 from kvq_jax.ops.streaming_rls import RlsState, rls_init, rls_read, rls_update
 
 Array = jax.Array
@@ -63,6 +72,29 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
     return op
 
 
-__all__ = ["STREAMS", "LinearState", "MeanState", "Moments", "NormalisedState", "RlsState", "Stream", "TotalState", "chunked",
-           "erf_stream", "fold", "fold_made", "informer_stream", "intention_stream", "laplace_stream", "linear_stream",
-           "merge_devices", "prefixes", "rls_init", "rls_read", "rls_update", "softmax_stream", "uniform_stream", "weights"]
+__all__ = [
+    "STREAMS",
+    "LinearState",
+    "MeanState",
+    "Moments",
+    "NormalisedState",
+    "RlsState",
+    "Stream",
+    "TotalState",
+    "chunked",
+    "erf_stream",
+    "fold",
+    "fold_made",
+    "informer_stream",
+    "intention_stream",
+    "laplace_stream",
+    "linear_stream",
+    "merge_devices",
+    "prefixes",
+    "rls_init",
+    "rls_read",
+    "rls_update",
+    "softmax_stream",
+    "uniform_stream",
+    "weights",
+]

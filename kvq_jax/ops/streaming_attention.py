@@ -8,8 +8,9 @@ running average CA of a query, new scores s_i and values v_i give
 One thing differs: log c is kept as a maximum score and the sum of exp(s_i - maximum), and CA as the sum that it divides. In one float32
 number a log-normaliser of 1e4 is rounded by 5e-4, and with it all weights; a maximum is a score itself and is kept exactly.
 """
-from collections.abc import Callable
+
 import numbers
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -25,9 +26,10 @@ Array = jax.Array
 
 class NormalisedState(NamedTuple):
     """Sums over keys of exp(s - maximum) and of exp(s - maximum) v, for each query."""
-    maximum: Array      # [..., M], the largest score; -inf before any key
-    normaliser: Array   # [..., M], 0 before any key, else at least 1
-    total: Array        # [..., M, k]
+
+    maximum: Array  # [..., M], the largest score; -inf before any key
+    normaliser: Array  # [..., M], 0 before any key, else at least 1
+    total: Array  # [..., M, k]
 
     @property
     def log_normaliser(self) -> Array:
@@ -42,7 +44,7 @@ class NormalisedState(NamedTuple):
 
 
 class TotalState(NamedTuple):
-    total: Array   # [..., M, k]
+    total: Array  # [..., M, k]
 
 
 def softmax_stream(query: Array, *, scale: float | Array = 1.0) -> Stream:
@@ -130,14 +132,20 @@ def _normalised(query: Array, scores: Callable[[Array, Array], Array]) -> Stream
         p = jnp.exp(s - _reference(maximum)[..., None])
         return NormalisedState(maximum, p.sum(-1), masks.owe(_mix(p, value), spoilt))
 
-    return Stream(init, lambda state, key, value, mask=None: _merge(state, of(key, value, mask)), _merge,
-                  lambda state, query=None: _fixed(query, state.average))
+    return Stream(
+        init,
+        lambda state, key, value, mask=None: _merge(state, of(key, value, mask)),
+        _merge,
+        lambda state, query=None: _fixed(query, state.average),
+    )
 
 
 def _merge(a: NormalisedState, b: NormalisedState) -> NormalisedState:
     maximum = jnp.maximum(a.maximum, b.maximum)
     x, y = (jnp.exp(state.maximum - _reference(maximum)) for state in (a, b))
-    return NormalisedState(maximum, x * a.normaliser + y * b.normaliser, x[..., None] * a.total + y[..., None] * b.total)
+    return NormalisedState(
+        maximum, x * a.normaliser + y * b.normaliser, x[..., None] * a.total + y[..., None] * b.total
+    )
 
 
 def _reference(maximum: Array) -> Array:

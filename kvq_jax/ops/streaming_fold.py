@@ -2,8 +2,9 @@
 
 Each of these uses only the algebra of a `Stream`. A state is a pytree whose size does not depend on the number of keys seen.
 """
-from collections.abc import Callable
+
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,15 +23,24 @@ class Stream(NamedTuple):
     States compute in float32 at least, and in float64 if a key, value or query is float64; leading axes broadcast, as in
     the operator.
     """
-    init: Callable[..., State]          # (d, k, *, batch=(), dtype=float32) -> state of no keys
-    update: Callable[..., State]        # (state, key [..., N, d], value [..., N, k], mask=None) -> state
+
+    init: Callable[..., State]  # (d, k, *, batch=(), dtype=float32) -> state of no keys
+    update: Callable[..., State]  # (state, key [..., N, d], value [..., N, k], mask=None) -> state
     merge: Callable[[State, State], State]
-    read: Callable[..., Array]          # (state, query [..., M, d] or None: the stream's own) -> [..., M, k]
-    forget: Callable[..., State] | None = None   # the inverse of update, where there is one
+    read: Callable[..., Array]  # (state, query [..., M, d] or None: the stream's own) -> [..., M, k]
+    forget: Callable[..., State] | None = None  # the inverse of update, where there is one
 
 
-def fold(stream: Stream, state: State, key: Array, value: Array, mask: Array | None = None, *, chunk_size: int,
-         embed: Callable[[Array, Array], tuple[Array, Array]] | None = None) -> State:
+def fold(
+    stream: Stream,
+    state: State,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    chunk_size: int,
+    embed: Callable[[Array, Array], tuple[Array, Array]] | None = None,
+) -> State:
     """Updates a state with a long context, chunk by chunk: Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.1.2.
 
     Beside its arguments it needs memory for one chunk only, embeddings and scores included. Its gradient computes each chunk
@@ -61,11 +71,11 @@ def fold(stream: Stream, state: State, key: Array, value: Array, mask: Array | N
         key, value, *mask = (jnp.moveaxis(x, 0, axis) for x, axis in zip(rows, (-2, -2, -1)))
         return (*(embed(key, value) if embed else (key, value)), *mask)
 
-    whole = tuple(x[:count * chunk_size].reshape(count, chunk_size, *x.shape[1:]) for x in arrays)
+    whole = tuple(x[: count * chunk_size].reshape(count, chunk_size, *x.shape[1:]) for x in arrays)
     if count:
         state = _settled(stream, state, make(tuple(x[0] for x in whole)))
         state, _ = lax.scan(_checkpoint(lambda state, rows: (stream.update(state, *make(rows)), None)), state, whole)
-    return stream.update(state, *make(tuple(x[count * chunk_size:] for x in arrays))) if rest or not count else state
+    return stream.update(state, *make(tuple(x[count * chunk_size :] for x in arrays))) if rest or not count else state
 
 
 def fold_made(stream: Stream, state: State, make_chunk: Callable[[Array], tuple], count: int) -> State:
@@ -83,6 +93,7 @@ def fold_made(stream: Stream, state: State, make_chunk: Callable[[Array], tuple]
     Raises:
         ValueError: if shapes do not fit.
     """
+
     def step(carry, _):
         i, state = carry
         return (i + 1, stream.update(state, *make_chunk(i))), None
@@ -144,9 +155,14 @@ def _rows_first(key: Array, value: Array, mask: Array | None) -> tuple[Array, ..
     """(key [N, ..., d], value [N, ..., k]) and mask [N, ...] if there is one."""
     arrays = [jnp.asarray(x) for x in (key, value) + (() if mask is None else (mask,))]
     axes = (-2, -2, -1)
-    if any(x.ndim < -axis for x, axis in zip(arrays, axes)) or len({x.shape[axis] for x, axis in zip(arrays, axes)}) > 1:
-        raise ValueError("expected key [..., N, d], value [..., N, k] and mask [..., N], got "
-                         + ", ".join(str(x.shape) for x in arrays))
+    if (
+        any(x.ndim < -axis for x, axis in zip(arrays, axes))
+        or len({x.shape[axis] for x, axis in zip(arrays, axes)}) > 1
+    ):
+        raise ValueError(
+            "expected key [..., N, d], value [..., N, k] and mask [..., N], got "
+            + ", ".join(str(x.shape) for x in arrays)
+        )
     return tuple(jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes))
 
 

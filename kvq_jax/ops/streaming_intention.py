@@ -4,8 +4,9 @@ Queries may come at `read`. As sums these states can forget what they have seen 
 fade: with a forgetting factor l a point counts l^age, where age is the number of points that came after it. Rows of a chunk are in
 order of time; a masked point is absent, and ages nobody. The states of a stream that fades are merged in order: merge(earlier, later).
 """
-from collections.abc import Callable
+
 import numbers
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -22,24 +23,26 @@ Array = jax.Array
 
 class Moments(NamedTuple):
     """Least squares. A prior is a state too: Moments(1., p * eye(d), p * w) pulls towards w, and fades if the stream does."""
-    decay: Array   # [...], l^(number of points): what merging this state after another does to the other
-    gram: Array    # [..., d, d], sum_i c_i k_i k_i' with c_i = weight_i l^age_i
-    cross: Array   # [..., d, k], sum_i c_i k_i v_i'
+
+    decay: Array  # [...], l^(number of points): what merging this state after another does to the other
+    gram: Array  # [..., d, d], sum_i c_i k_i k_i' with c_i = weight_i l^age_i
+    cross: Array  # [..., d, k], sum_i c_i k_i v_i'
 
 
 class LinearState(NamedTuple):
-    decay: Array   # [...]
-    cross: Array   # [..., d, k], sum_i c_i k_i v_i'
+    decay: Array  # [...]
+    cross: Array  # [..., d, k], sum_i c_i k_i v_i'
 
 
 class MeanState(NamedTuple):
-    decay: Array   # [...]
-    count: Array   # [..., 1, 1], sum_i c_i
-    total: Array   # [..., 1, k], sum_i c_i v_i'
+    decay: Array  # [...]
+    count: Array  # [..., 1, 1], sum_i c_i
+    total: Array  # [..., 1, k], sum_i c_i v_i'
 
 
-def intention_stream(query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge",
-                     forgetting: float | Array = 1.0) -> Stream:
+def intention_stream(
+    query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge", forgetting: float | Array = 1.0
+) -> Stream:
     """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 3.
 
     With weights and forgetting it minimises sum_i weight_i l^(n-i) |v_i - w'k_i|^2 + alpha |w|^2: recursive least squares
@@ -61,6 +64,7 @@ def intention_stream(query: Array | None = None, *, alpha: float | Array = 1e-3,
     Raises:
         ValueError: for a forgetting factor that is a number outside (0, 1].
     """
+
     def of(key, value, rows):
         return cross(rows(key), key), cross(key, rows(value))
 
@@ -70,8 +74,9 @@ def intention_stream(query: Array | None = None, *, alpha: float | Array = 1e-3,
     return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, read, forgetting)
 
 
-def informer_stream(query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer",
-                    forgetting: float | Array = 1.0) -> Stream:
+def informer_stream(
+    query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer", forgetting: float | Array = 1.0
+) -> Stream:
     """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the form of Garnelo and Czarnecki 2023, Appendix 8.
 
     Arguments, results and errors: see `intention_stream`.
@@ -99,7 +104,9 @@ def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge")
         return matmul(linalg.pinv(state.gram), state.cross)
     alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, state.gram.dtype)[..., None, None]
     factor, ridge = FORMS[form](alpha)
-    return linalg.solve(factor * state.gram + ridge * jnp.eye(state.gram.shape[-1], dtype=state.gram.dtype), state.cross)
+    return linalg.solve(
+        factor * state.gram + ridge * jnp.eye(state.gram.shape[-1], dtype=state.gram.dtype), state.cross
+    )
 
 
 def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
@@ -115,8 +122,13 @@ def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0
     Raises:
         ValueError: for a forgetting factor that is a number outside (0, 1].
     """
-    return _sums(LinearState, lambda d, k: ((d, k),), lambda key, value, rows: (cross(key, rows(value)),),
-                 lambda state, given=None: matmul(_chosen(given, query, state), state.cross), forgetting)
+    return _sums(
+        LinearState,
+        lambda d, k: ((d, k),),
+        lambda key, value, rows: (cross(key, rows(value)),),
+        lambda state, given=None: matmul(_chosen(given, query, state), state.cross),
+        forgetting,
+    )
 
 
 def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
@@ -132,6 +144,7 @@ def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.
     Raises:
         ValueError: for a forgetting factor that is a number outside (0, 1].
     """
+
     def of(key, value, rows):
         one = rows(jnp.ones((value.shape[-2], 1), value.dtype))
         return one.sum(-2, keepdims=True), rows(value).sum(-2, keepdims=True)
@@ -139,7 +152,9 @@ def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.
     def read(state, given=None):
         mean = state.total / jnp.where(state.count > 0, state.count, 1)
         chosen = _chosen(given, query, state)
-        return jnp.broadcast_to(mean, (*jnp.broadcast_shapes(mean.shape[:-2], chosen.shape[:-2]), chosen.shape[-2], mean.shape[-1]))
+        return jnp.broadcast_to(
+            mean, (*jnp.broadcast_shapes(mean.shape[:-2], chosen.shape[:-2]), chosen.shape[-2], mean.shape[-1])
+        )
 
     return _sums(MeanState, lambda d, k: ((1, 1), (1, k)), of, read, forgetting)
 
@@ -160,13 +175,17 @@ def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forg
 
     def init(d, k, *, batch=(), dtype=jnp.float32):
         dtype = jnp.promote_types(dtype, jnp.float32)
-        return kind(jnp.ones(batch if fades else (), dtype), *(jnp.zeros((*batch, *shape), dtype) for shape in shapes(d, k)))
+        return kind(
+            jnp.ones(batch if fades else (), dtype), *(jnp.zeros((*batch, *shape), dtype) for shape in shapes(d, k))
+        )
 
     def of(key, value, mask, weight, fades):
         key, value, weight, keep = present_rows(key, value, mask, weight)
         decay = jnp.ones((), key.dtype)
         if fades:
-            factor = forgetting if isinstance(forgetting, numbers.Real) else jnp.asarray(forgetting, key.dtype)[..., None]
+            factor = (
+                forgetting if isinstance(forgetting, numbers.Real) else jnp.asarray(forgetting, key.dtype)[..., None]
+            )
             alive = jnp.ones(key.shape[-2], key.dtype) if keep is None else keep.astype(key.dtype)
             later = jnp.flip(jnp.cumsum(jnp.flip(alive, -1), -1), -1) - alive
             aged = jnp.asarray(factor, key.dtype) ** later

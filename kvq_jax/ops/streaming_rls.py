@@ -4,6 +4,7 @@ A point costs O(d^2 + d k) and reading costs no solve, against O(d^3) per read f
 do not merge, alpha is chosen at the start (with forgetting it fades, as all that came before a point does), and rounding accumulates,
 in proportion to the condition number. Use it where every point is followed by a read; use the sums otherwise.
 """
+
 import numbers
 from typing import NamedTuple
 
@@ -18,11 +19,13 @@ Array = jax.Array
 
 
 class RlsState(NamedTuple):
-    inverse: Array   # [..., d, d], (sum_i l^(n-i) c_i k_i k_i' + l^n alpha I)^-1
-    weights: Array   # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
+    inverse: Array  # [..., d, d], (sum_i l^(n-i) c_i k_i k_i' + l^n alpha I)^-1
+    weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
 
 
-def rls_init(d: int, k: int, *, alpha: float | Array = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32) -> RlsState:
+def rls_init(
+    d: int, k: int, *, alpha: float | Array = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32
+) -> RlsState:
     """The state of no points: inverse I / alpha, weights 0.
 
     Args:
@@ -45,8 +48,15 @@ def rls_init(d: int, k: int, *, alpha: float | Array = 1e-3, batch: tuple[int, .
     return RlsState(jnp.broadcast_to(start, (*batch, d, d)), jnp.zeros((*batch, d, k), dtype))
 
 
-def rls_update(state: RlsState, key: Array, value: Array, mask: Array | None = None, weight: Array | None = None, *,
-               forgetting: float | Array = 1.0) -> RlsState:
+def rls_update(
+    state: RlsState,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    weight: Array | None = None,
+    *,
+    forgetting: float | Array = 1.0,
+) -> RlsState:
     """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'; Woodbury's identity for a chunk.
 
     With rows scaled by sqrt(c), c_i = weight_i l^(points after i in the chunk), and P faded by l^(points in the chunk):
@@ -76,13 +86,13 @@ def rls_update(state: RlsState, key: Array, value: Array, mask: Array | None = N
     factor = jnp.asarray(forgetting, key.dtype)[..., None]
     c = factor ** (age - alive) * (1 if weight is None else weight)
     counts = c > 0
-    root = jnp.where(counts, jnp.sqrt(jnp.where(counts, c, 1)), 0)[..., None]   # a finite gradient at weight 0
+    root = jnp.where(counts, jnp.sqrt(jnp.where(counts, c, 1)), 0)[..., None]  # a finite gradient at weight 0
     key, value = root * key, root * value
     inverse = state.inverse / (factor ** age[..., :1])[..., None]
 
-    spread = matmul(key, inverse)                                               # K P, [..., N, d]
+    spread = matmul(key, inverse)  # K P, [..., N, d]
     system = matmul(spread, transpose(key)) + jnp.eye(key.shape[-2], dtype=key.dtype)
-    gain = transpose(linalg.solve(system, spread))                              # [..., d, N]
+    gain = transpose(linalg.solve(system, spread))  # [..., d, N]
     inverse = inverse - matmul(gain, spread)
     solution = state.weights + matmul(gain, value - matmul(key, state.weights))
     return RlsState((inverse + transpose(inverse)) / 2, solution)

@@ -9,6 +9,7 @@ An error of about epsilon x condition is what a backward stable solve of the sys
 factorisation may meet a pivot that is not positive, and gives nan. `pinv` works on K itself, of the root of that condition
 number. What `nystroem_intention` has at condition 1 is the jitter of its features, 10 N epsilon.
 """
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,16 +28,17 @@ _SIZE, _VALUES, _DRAWS = 32, 4, 3
 
 class Problem(NamedTuple):
     """What an operator is given; `alpha` is half of the smallest eigenvalue, 1 / condition."""
-    query: np.ndarray   # [d, d]
-    key: np.ndarray     # [d + 1, d]
-    value: np.ndarray   # [d + 1, k]
+
+    query: np.ndarray  # [d, d]
+    key: np.ndarray  # [d + 1, d]
+    value: np.ndarray  # [d + 1, k]
     alpha: float
-    gamma: float        # width of the Gaussian kernel; 1 for the keys of other operators
+    gamma: float  # width of the Gaussian kernel; 1 for the keys of other operators
 
 
 class Row(NamedTuple):
-    run: Callable[[Array, Array, Array, Array, Array], Array]   # (query, key, value, alpha, gamma)
-    exact: Callable[[Problem], np.ndarray]                     # of a problem in longdouble
+    run: Callable[[Array, Array, Array, Array, Array], Array]  # (query, key, value, alpha, gamma)
+    exact: Callable[[Problem], np.ndarray]  # of a problem in longdouble
     kernel: bool = False
 
 
@@ -65,7 +67,9 @@ def _sigma_intention(p: Problem) -> np.ndarray:
 
 
 def _kernel_ridge(p: Problem) -> np.ndarray:
-    return _gaussian(p.query, p.key, p.gamma) @ _solve(_gaussian(p.key, p.key, p.gamma) + p.alpha * np.eye(len(p.key)), p.value)
+    return _gaussian(p.query, p.key, p.gamma) @ _solve(
+        _gaussian(p.key, p.key, p.gamma) + p.alpha * np.eye(len(p.key)), p.value
+    )
 
 
 def _gaussian(x: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
@@ -83,8 +87,10 @@ def _linear(name: str, route: str, exact: Callable[[Problem], np.ndarray]) -> Ro
 
 def _sigma(route: str) -> Row:
     """With queries times sqrt(alpha): else the map grows with the condition number, and a softmax of large scores has no error."""
-    return Row(lambda q, k, v, alpha, gamma: OPS["sigma_intention"](jnp.sqrt(alpha) * q, k, v, alpha=alpha, route=route),
-               _sigma_intention)
+    return Row(
+        lambda q, k, v, alpha, gamma: OPS["sigma_intention"](jnp.sqrt(alpha) * q, k, v, alpha=alpha, route=route),
+        _sigma_intention,
+    )
 
 
 def _predicted(p: Problem) -> np.ndarray:
@@ -93,16 +99,28 @@ def _predicted(p: Problem) -> np.ndarray:
 
 ROWS = {
     **{f"intention, {route}": _linear("intention", route, _predicted) for route in ("primal", "dual", "auto")},
-    "intention, pinv (alpha=0)": Row(lambda q, k, v, alpha, gamma: OPS["intention"](q, k, v, alpha=0),
-                                     lambda p: p.query @ _weights(p._replace(alpha=0.0))),
+    "intention, pinv (alpha=0)": Row(
+        lambda q, k, v, alpha, gamma: OPS["intention"](q, k, v, alpha=0),
+        lambda p: p.query @ _weights(p._replace(alpha=0.0)),
+    ),
     "intention_weights": Row(lambda q, k, v, alpha, gamma: intention_weights(k, v, alpha=alpha), _weights),
-    "intention, streaming": Row(lambda q, k, v, alpha, gamma: chunked("intention", 8)(q, k, v, alpha=alpha), _predicted),
+    "intention, streaming": Row(
+        lambda q, k, v, alpha, gamma: chunked("intention", 8)(q, k, v, alpha=alpha), _predicted
+    ),
     **{f"ridge, {route}": _linear("ridge", route, _predicted) for route in ("primal", "dual")},
     **{f"ls_svm, {route}": _linear("ls_svm", route, _ls_svm) for route in ("primal", "dual")},
     **{f"sigma_intention, {route}": _sigma(route) for route in ("primal", "dual")},
-    **{name: Row(lambda q, k, v, alpha, gamma, op=OPS[name]: op(q, k, v, alpha=alpha, gamma=gamma), _kernel_ridge, kernel=True)
-       for name in ("kernel_intention", "nystroem_intention")},
-    "softmax": Row(lambda q, k, v, alpha, gamma: OPS["softmax"](q, k, v), lambda p: _softmax(p.query @ p.key.T) @ p.value),
+    **{
+        name: Row(
+            lambda q, k, v, alpha, gamma, op=OPS[name]: op(q, k, v, alpha=alpha, gamma=gamma),
+            _kernel_ridge,
+            kernel=True,
+        )
+        for name in ("kernel_intention", "nystroem_intention")
+    },
+    "softmax": Row(
+        lambda q, k, v, alpha, gamma: OPS["softmax"](q, k, v), lambda p: _softmax(p.query @ p.key.T) @ p.value
+    ),
 }
 
 
@@ -120,13 +138,16 @@ def problem(condition: float, kernel: bool, size: int, seed: int) -> Problem:
     return Problem(query, left * singular @ right.T, value, alpha, 1.0)
 
 
-def errors(dtype: np.dtype, conditions: Sequence[float] = _CONDITIONS, size: int = _SIZE,
-           draws: int = _DRAWS) -> dict[str, list[float]]:
+def errors(
+    dtype: np.dtype, conditions: Sequence[float] = _CONDITIONS, size: int = _SIZE, draws: int = _DRAWS
+) -> dict[str, list[float]]:
     """|output - exact| / |exact|, Frobenius norms: for each of ROWS one number per condition, the worst of some draws."""
     result = {}
     with jax.enable_x64(True):
-        problems = {kernel: [[problem(c, kernel, size, seed) for seed in range(draws)] for c in conditions]
-                    for kernel in (False, True)}
+        problems = {
+            kernel: [[problem(c, kernel, size, seed) for seed in range(draws)] for c in conditions]
+            for kernel in (False, True)
+        }
         for name, row in ROWS.items():
             run = jax.jit(row.run)
             result[name] = [max(_error(run, row, p, dtype) for p in drawn) for drawn in problems[row.kernel]]
@@ -142,8 +163,10 @@ def table(result: dict[str, list[float]], dtype: np.dtype, conditions: Sequence[
 
 def main() -> None:
     """Prints a table for float32 and one for float64."""
-    print(f"relative errors by condition number of the system, N = {_SIZE + 1}, d = M = {_SIZE}, k = {_VALUES}, "
-          f"worst of {_DRAWS} draws, {jax.devices()[0].device_kind}")
+    print(
+        f"relative errors by condition number of the system, N = {_SIZE + 1}, d = M = {_SIZE}, k = {_VALUES}, "
+        f"worst of {_DRAWS} draws, {jax.devices()[0].device_kind}"
+    )
     for dtype in (np.float32, np.float64):
         print(f"\n{table(errors(dtype), dtype)}")
 
@@ -152,7 +175,7 @@ def _error(run: Callable, row: Row, drawn: Problem, dtype: np.dtype) -> float:
     given = [np.asarray(x, dtype) for x in drawn]
     exact = row.exact(Problem(*(x.astype(_Exact) for x in given)))
     output = np.asarray(run(*given), _Exact)
-    return float(np.sqrt(((output - exact) ** 2).sum() / (exact ** 2).sum()))
+    return float(np.sqrt(((output - exact) ** 2).sum() / (exact**2).sum()))
 
 
 def _width(key: np.ndarray, alpha: float, condition: float) -> float:
@@ -160,6 +183,6 @@ def _width(key: np.ndarray, alpha: float, condition: float) -> float:
     low, high = -12.0, 2.0  # powers of 10
     for _ in range(40):
         middle = (low + high) / 2
-        spectrum = np.linalg.eigvalsh(_gaussian(key, key, 10 ** middle)) + alpha
+        spectrum = np.linalg.eigvalsh(_gaussian(key, key, 10**middle)) + alpha
         low, high = (middle, high) if spectrum[-1] / spectrum[0] > condition else (low, middle)
-    return 10 ** high
+    return 10**high

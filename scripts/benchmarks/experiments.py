@@ -5,6 +5,7 @@ is that of the operations of one chunk of steps, as the profiler reports it; a f
 counts as one. A program that needs more memory than is free is not run; one whose first chunk says that the turns would take
 longer than the budget is not timed again, and its line says so.
 """
+
 import gzip
 import json
 import os
@@ -47,7 +48,9 @@ _FILES = (
 
 
 def main(
-    files: Sequence[tuple[ModuleType, str]] = _FILES, presets: Sequence[str] = ("quick", "paper"), budget_s: float = _BUDGET_S
+    files: Sequence[tuple[ModuleType, str]] = _FILES,
+    presets: Sequence[str] = ("quick", "paper"),
+    budget_s: float = _BUDGET_S,
 ) -> None:
     """Prints a line for each file and preset."""
     print(f"training, one seed, {jax.devices()[0].device_kind}")

@@ -1,4 +1,5 @@
 """What the harness gains on one model: scan against a Python loop, vmapped seeds against one seed, a warm compile cache."""
+
 import json
 import os
 import subprocess
@@ -21,7 +22,9 @@ _STEPS, _SEEDS, _REPEATS = 200, 5, 7
 
 def main() -> None:
     """Prints the three comparisons."""
-    times = timing.interleaved([_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))], _REPEATS)
+    times = timing.interleaved(
+        [_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))], _REPEATS
+    )
     loop, scan, seeds = (_STEPS / timing.seconds(times, index) for index in range(3))
     print(f"harness, {sine.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
     print(f"python loop       {loop:8.0f} steps/s")
@@ -30,7 +33,9 @@ def main() -> None:
     print(f"{_SEEDS} vmapped seeds   {_SEEDS * seeds:8.0f} seed-steps/s   {gain:.2f} times one seed")
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_first_step(cache) for _ in range(2))
-    print(f"first step of a process, compile cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm")
+    print(
+        f"first step of a process, compile cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm"
+    )
 
 
 def make(seeds: int, chunk_steps: int) -> Program:

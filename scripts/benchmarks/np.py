@@ -7,6 +7,7 @@ machine of another day: a quotation, no measurement.
 Floating-point work is the compiler's count for one step; its rate is set against that of matrix products measured in this run, of the
 shape that most of these models' products have, (800 x 64) (64 x 256).
 """
+
 import functools
 import statistics
 import subprocess
@@ -27,8 +28,20 @@ Array = jax.Array
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
 # Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, on two cores.
 PUBLISHED_MS = {
-    "cnp": 6.1, "canp": 13.4, "np": 14.8, "anp": 25.0, "bnp": 26.1, "banp": 67.5, "tnp_d": 19.9, "tnp_a": 29.3, "tnp_nd": 25.9,
-    "eqtnp": 29.1, "lbanp": 117.0, "lbanp_nd": 122.0, "cmanp": 233.0, "cmanp_and": 243.0,
+    "cnp": 6.1,
+    "canp": 13.4,
+    "np": 14.8,
+    "anp": 25.0,
+    "bnp": 26.1,
+    "banp": 67.5,
+    "tnp_d": 19.9,
+    "tnp_a": 29.3,
+    "tnp_nd": 25.9,
+    "eqtnp": 29.1,
+    "lbanp": 117.0,
+    "lbanp_nd": 122.0,
+    "cmanp": 233.0,
+    "cmanp_and": 243.0,
 }
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
@@ -39,10 +52,14 @@ _PLAYERS = {"cnp": 200, "intention_anp": 200, "tnp_d": 50, "cmanp": 20}  # round
 def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: float = _BUDGET_S) -> None:
     """Prints all three parts for some models of a preset."""
     rate = matmul_rate(budget_s)
-    print(f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
-          f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s")
-    print(f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}{'of rate':>9}"
-          f"{'published ms':>14}{'times as fast':>32}")
+    print(
+        f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
+        f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s"
+    )
+    print(
+        f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}{'of rate':>9}"
+        f"{'published ms':>14}{'times as fast':>32}"
+    )
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
     for model in (model for model in _CONDITIONED if model in models):
@@ -83,14 +100,20 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
     published = PUBLISHED_MS.get(model)
     beside = "".join(f"{published / (1e3 * seconds):8.2f}" for seconds in per_seed) if published else ""
     one, at_once, in_turn, on_each = (1e3 * seconds for seconds in per_seed)
-    return (f"{model:16}{one:9.1f}{at_once:14.1f}{in_turn:9.1f}{on_each:14.1f}{flops / 1e9:8.2f}{flops / per_seed[0] / rate:9.0%}"
-            f"{published or float('nan'):14.1f}{beside}")
+    return (
+        f"{model:16}{one:9.1f}{at_once:14.1f}{in_turn:9.1f}{on_each:14.1f}{flops / 1e9:8.2f}{flops / per_seed[0] / rate:9.0%}"
+        f"{published or float('nan'):14.1f}{beside}"
+    )
 
 
 def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
     """Seconds of a training step of a seed, when every core trains one in a process of its own."""
     shares = shares_of_cores()
-    command = [sys.executable, "-c", f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})"]
+    command = [
+        sys.executable,
+        "-c",
+        f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})",
+    ]
     processes = []
     for cores in shares:
         with on_cores(cores):
@@ -136,8 +159,10 @@ def _memory(model, variables, length: int):
         def remember(variables, first):
             return condition_made(model, variables, lambda i: _points(first + i, chunk), length // chunk)
     else:
+
         def remember(variables, first):
             return model.apply(variables, _points(first, length), method="remember")
+
     return functools.partial(jax.jit(remember), variables, 0)
 
 
@@ -145,10 +170,15 @@ def _conditioning_line(name: str, preset: str, length: int, budget_s: float) -> 
     model, variables = _built(name, preset)
     remember, arguments = _memory(model, variables, length), (_points(1, _TARGETS).x, jax.random.key(0))
     query = jax.jit(lambda variables, memory, x, key: model.apply(variables, memory, x, key=key, method="query").mean)
-    calls = (remember, functools.partial(query, variables, remember(), *arguments))  # not in turns: a long one empties the caches
+    calls = (
+        remember,
+        functools.partial(query, variables, remember(), *arguments),
+    )  # not in turns: a long one empties the caches
     conditioning, querying = (timing.seconds(timing.interleaved([call], _TURNS, budget_s), 0) for call in calls)
-    return (f"{name:16} N={length:<7} conditioning {length / conditioning:12.0f} points/s, "
-            f"querying {_TARGETS / querying:10.0f} targets/s")
+    return (
+        f"{name:16} N={length:<7} conditioning {length / conditioning:12.0f} points/s, "
+        f"querying {_TARGETS / querying:10.0f} targets/s"
+    )
 
 
 def _update_line(name: str, preset: str, budget_s: float) -> str:
@@ -159,8 +189,10 @@ def _update_line(name: str, preset: str, budget_s: float) -> str:
     states = [_memory(model, variables, seen)() for seen in _SEEN]
     calls = [functools.partial(update, variables, state, _points(1, 100)) for state in states]
     times = timing.interleaved(calls, 2 * _TURNS + 1, budget_s)
-    return (f"{name:16} update by 100 points {1e3 * timing.seconds(times, 0):8.2f} ms with {_SEEN[0]:.0e} seen; "
-            f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time")
+    return (
+        f"{name:16} update by 100 points {1e3 * timing.seconds(times, 0):8.2f} ms with {_SEEN[0]:.0e} seen; "
+        f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time"
+    )
 
 
 def _bandit_line(name: str, preset: str) -> str:

@@ -10,6 +10,7 @@ of the work, is a library call on one thread beside attention's products on all 
 `plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and solve. On
 CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set OPENBLAS_NUM_THREADS=1 for a steady `plain`.
 """
+
 import functools
 import itertools
 import statistics
@@ -34,7 +35,7 @@ class Cell(NamedTuple):
     d: int
     attention_ms: float
     intention: float  # ratio to attention
-    plain: float      # ratio to attention
+    plain: float  # ratio to attention
 
 
 def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3) -> Array:
@@ -50,13 +51,17 @@ def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3)
 def inputs(n: int, d: int, k: int) -> tuple[Array, Array, Array]:
     """query [n, d], key [n, d], value [n, k]; queries are scaled so that the scores of attention have variance 1."""
     shapes = (n, d), (n, d), (n, k)
-    query, key, value = (jax.random.normal(seed, shape) for seed, shape in zip(jax.random.split(jax.random.key(0), 3), shapes))
-    return query / d ** 0.5, key, value
+    query, key, value = (
+        jax.random.normal(seed, shape) for seed, shape in zip(jax.random.split(jax.random.key(0), 3), shapes)
+    )
+    return query / d**0.5, key, value
 
 
 def measure(n: int, d: int, k: int, turns: int = _TURNS, budget_s: float = _BUDGET_S) -> Cell:
     """One cell of the grid, in about `budget_s` seconds plus compilation."""
-    attention, ours, plain = (functools.partial(jax.jit(f), *inputs(n, d, k)) for f in (softmax_attention, intention, plain_intention))
+    attention, ours, plain = (
+        functools.partial(jax.jit(f), *inputs(n, d, k)) for f in (softmax_attention, intention, plain_intention)
+    )
     times = timing.interleaved([attention, ours, attention, plain], turns, budget_s)
     return Cell(n, d, 1e3 * timing.seconds(times, 0), timing.ratio(times, 1, 0), timing.ratio(times, 3, 2))
 
@@ -76,7 +81,9 @@ def table(cells: Sequence[Cell], field: str) -> str:
     return "\n".join(lines + [f"{n:>5}" + "".join(f"{ratio[n, d]:>8.2f}" for d in columns) for n in rows])
 
 
-def main(points: Sequence[int] = _POINTS, widths: Sequence[int] = _WIDTHS, turns: int = _TURNS, budget_s: float = _BUDGET_S) -> list[Cell]:
+def main(
+    points: Sequence[int] = _POINTS, widths: Sequence[int] = _WIDTHS, turns: int = _TURNS, budget_s: float = _BUDGET_S
+) -> list[Cell]:
     """Measures both grids, prints their tables with their median and named worst case, and returns the cells.
 
     Args:
@@ -90,8 +97,12 @@ def main(points: Sequence[int] = _POINTS, widths: Sequence[int] = _WIDTHS, turns
     """
     every = []
     for columns in ("1", "d"):
-        cells = [measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(points, widths)]
-        print(f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {jax.devices()[0].device_kind}")
+        cells = [
+            measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(points, widths)
+        ]
+        print(
+            f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {jax.devices()[0].device_kind}"
+        )
         for field in ("intention", "plain"):
             print(f"\n{field}: {summary(cells, field)}\n{table(cells, field)}\n")
         every += cells

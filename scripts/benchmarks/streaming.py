@@ -1,4 +1,5 @@
 """Streaming states: what an update costs after few and after many keys, and what a fold costs against the batch operator."""
+
 import functools
 
 import jax
@@ -13,13 +14,15 @@ _NAMES = ("softmax", "intention")
 _M, _D, _K, _CHUNK = 128, 64, 64, 1000
 _SEEN = (1_000, 1_000_000)
 _LENGTHS = (1_000, 10_000, 100_000)
-_TURNS, _BUDGET_S = 11, 1.0   # of each comparison
+_TURNS, _BUDGET_S = 11, 1.0  # of each comparison
 
 
 def main() -> None:
     """Prints update cost at 1e3 and 1e6 keys seen, and time and memory of a fold against the batch operator."""
-    print(f"streaming, {_M} queries, {_D} features, {_K} values, chunks of {_CHUNK} keys, float32, {jax.devices()[0].device_kind}")
-    query = jax.random.normal(jax.random.key(0), (_M, _D)) / _D ** 0.5
+    print(
+        f"streaming, {_M} queries, {_D} features, {_K} values, chunks of {_CHUNK} keys, float32, {jax.devices()[0].device_kind}"
+    )
+    query = jax.random.normal(jax.random.key(0), (_M, _D)) / _D**0.5
     for name in _NAMES:
         print(_update_line(name, query))
     for name in _NAMES:
@@ -35,19 +38,29 @@ def keys_and_values(i: Array | int, n: int = _CHUNK) -> tuple[Array, Array]:
 
 def _update_line(name: str, query: Array) -> str:
     stream = STREAMS[name](query)
-    few, many = (jax.jit(functools.partial(fold_made, stream, make_chunk=keys_and_values, count=seen // _CHUNK))(
-        state=stream.init(_D, _K)) for seen in _SEEN)
-    update, chunk = jax.jit(stream.update), keys_and_values(10 ** 6)
+    few, many = (
+        jax.jit(functools.partial(fold_made, stream, make_chunk=keys_and_values, count=seen // _CHUNK))(
+            state=stream.init(_D, _K)
+        )
+        for seen in _SEEN
+    )
+    update, chunk = jax.jit(stream.update), keys_and_values(10**6)
     times = timing.interleaved([functools.partial(update, state, *chunk) for state in (few, many)], _TURNS, _BUDGET_S)
     size = sum(x.nbytes for x in jax.tree.leaves(many)) / 1024
-    return (f"{name:10} update    {1e3 * timing.seconds(times, 0):7.2f} ms with {_SEEN[0]:.0e} keys seen; "
-            f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time; state {size:.0f} KiB")
+    return (
+        f"{name:10} update    {1e3 * timing.seconds(times, 0):7.2f} ms with {_SEEN[0]:.0e} keys seen; "
+        f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time; state {size:.0f} KiB"
+    )
 
 
 def _fold_line(name: str, query: Array, length: int) -> str:
     key, value = keys_and_values(0, length)
     programs = [jax.jit(op).lower(query, key, value).compile() for op in (OPS[name], chunked(name, _CHUNK))]
-    batch_memory, fold_memory = (program.memory_analysis().temp_size_in_bytes / 2 ** 20 for program in programs)
-    times = timing.interleaved([functools.partial(program, query, key, value) for program in programs], _TURNS, _BUDGET_S)
-    return (f"{name:10} N={length:<7} batch {1e3 * timing.seconds(times, 0):7.2f} ms and {batch_memory:6.2f} MiB, "
-            f"fold {timing.ratio(times, 1, 0):.2f} times the time and {fold_memory:.2f} MiB")
+    batch_memory, fold_memory = (program.memory_analysis().temp_size_in_bytes / 2**20 for program in programs)
+    times = timing.interleaved(
+        [functools.partial(program, query, key, value) for program in programs], _TURNS, _BUDGET_S
+    )
+    return (
+        f"{name:10} N={length:<7} batch {1e3 * timing.seconds(times, 0):7.2f} ms and {batch_memory:6.2f} MiB, "
+        f"fold {timing.ratio(times, 1, 0):.2f} times the time and {fold_memory:.2f} MiB"
+    )

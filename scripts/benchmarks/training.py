@@ -1,4 +1,5 @@
 """The training of a config as one compiled program, for the benchmarks that measure it."""
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,7 +31,9 @@ def build(config: ConfigDict, data_dir: str | None = None) -> Experiment:
     return experiment_module(config).build(config, split_evaluation(config.evaluation)[1], data_dir)
 
 
-def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single") -> Program:
+def program(
+    experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single"
+) -> Program:
     """What a run of `config` would run, on one device, with chunks of `chunk_steps`."""
     return make_program(
         experiment,
@@ -43,7 +46,9 @@ def program(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps:
     )
 
 
-def trainer(experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single") -> Trainer:
+def trainer(
+    experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single"
+) -> Trainer:
     """Training of `seeds` seeds in chunks of `chunk_steps`; its state is kept between runs."""
     made, data = program(experiment, config, seeds, chunk_steps, placement), jax.device_put(experiment.data["train"])
     state = made.init(jnp.arange(seeds, dtype=jnp.uint32))

@@ -1,4 +1,5 @@
 """Every config file in all its presets."""
+
 import importlib
 import inspect
 from pathlib import Path
@@ -60,7 +61,9 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
     noise = dict.fromkeys(("train", "validation", "test"), images)
     load = few_shot_regression._load
-    monkeypatch.setattr(few_shot_regression, "_load", lambda section, folder: (noise, {}) if section else load(section, folder))
+    monkeypatch.setattr(
+        few_shot_regression, "_load", lambda section, folder: (noise, {}) if section else load(section, folder)
+    )
     config = module.get_config(f"model={model},preset=paper{WITHOUT_DATA.get(module.__name__, '')}")
     code = importlib.import_module(f"experiments.{config.experiment}")
     experiment = code.build(config, split_evaluation(config.evaluation)[1], None)

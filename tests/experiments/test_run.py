@@ -1,4 +1,5 @@
 """The command line as a user meets it: finished, resumed, restarted and refused runs, each in a process of its own."""
+
 import json
 import os
 import signal
@@ -40,7 +41,9 @@ def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "finished"
     done = run(TINY, *FAST, "--workdir", str(folder))
     assert done.returncode == 0, done.stderr
-    assert "MSE against number of observations" in done.stdout and str(folder / "figure.png") in done.stdout.replace("\n", "")
+    assert "MSE against number of observations" in done.stdout and str(folder / "figure.png") in done.stdout.replace(
+        "\n", ""
+    )
     return folder
 
 
@@ -71,7 +74,9 @@ def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
     assert done.returncode == 0, done.stderr
     kept, ours = (json.loads((folder / "result.json").read_text()) for folder in (finished, tmp_path / "run"))
     assert ours["steps"] == 0 and ours["config"]["weights"] != kept["config_hash"]
-    np.testing.assert_allclose(ours["metrics"]["trained/mse@5"]["mean"], kept["metrics"]["trained/mse@5"]["seeds"][0], rtol=1e-5)
+    np.testing.assert_allclose(
+        ours["metrics"]["trained/mse@5"]["mean"], kept["metrics"]["trained/mse@5"]["seeds"][0], rtol=1e-5
+    )
     first_seed["decoder"]["layer_0"]["kernel"] = first_seed["decoder"]["layer_0"]["kernel"][:, :3]
     weights.save(tmp_path / "weights", model, first_seed)
     assert "decoder/layer_0/kernel has shape" in run(*arguments, "--restart").stderr
@@ -115,7 +120,11 @@ def test_a_killed_run_resumes_to_the_same_bits(finished, tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(tmp_path):
     """A run goes well for 20 steps; then its learning rate, and with it its loss, explodes."""
-    explode = ("--config.optimizer.schedule=exponential", "--config.optimizer.decay_begin=20", "--config.optimizer.decay_rate=1e30")
+    explode = (
+        "--config.optimizer.schedule=exponential",
+        "--config.optimizer.decay_begin=20",
+        "--config.optimizer.decay_rate=1e30",
+    )
     done = run(TINY, *FAST, *explode, "--workdir", str(tmp_path / "run"))
     assert done.returncode == 3
     (line,) = done.stderr.strip().splitlines()
@@ -132,7 +141,10 @@ SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
     "arguments, pieces",
     [
         ([], ["--config is missing"]),
-        (["--config=configs/intention/sin.py"], ["configs/intention/sin.py", "did you mean 'configs/intention/sine.py'"]),
+        (
+            ["--config=configs/intention/sin.py"],
+            ["configs/intention/sin.py", "did you mean 'configs/intention/sine.py'"],
+        ),
         ([f"--config={SINE}:model=atention"], ["unknown model 'atention'", "did you mean 'attention'"]),
         ([f"--config={SINE}:preset=fast"], ["unknown preset 'fast'", "tiny"]),
         ([f"--config={SINE}:modle=maml"], ["unknown axis 'modle'", "did you mean 'model'"]),
@@ -142,7 +154,10 @@ SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
         ([TINY, "--config.model.kernel_init=lecun"], ["config.model", "kernel_init", "lecun_normal"]),
         ([TINY, "--config.train.steps=45"], ["steps=45 is not a multiple of log_every=10"]),
         ([TINY, "--config.evaluation.counts=(1, 500)"], ["config.evaluation.counts", "500"]),
-        ([TINY, "--config.train.placement=data", "--config.train.batch_size=12"], ["12 is not divisible by the 8 devices"]),
+        (
+            [TINY, "--config.train.placement=data", "--config.train.batch_size=12"],
+            ["12 is not divisible by the 8 devices"],
+        ),
         ([TINY, "--wrkdir=x"], ["--wrkdir", "--workdir"]),
         ([f"--config={PIXELS}:preset=tiny,source=archive"], ["--data_dir"]),
         ([f"--config={PIXELS}:preset=tiny,source=archive", "--data_dir=nowhere"], ["nowhere"]),
@@ -192,7 +207,9 @@ def test_two_processes_are_one(tmp_path):
         for index in range(2)
     ]
     pair = [
-        subprocess.Popen(command(*arguments, "--workdir", str(tmp_path / "pair")), cwd=ROOT, env=environment, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command(*arguments, "--workdir", str(tmp_path / "pair")), cwd=ROOT, env=environment, stderr=subprocess.PIPE
+        )
         for environment in environments
     ]
     for process in pair:

@@ -1,4 +1,5 @@
 """What the papers and slides state about KVQ space, as tests: laws, limits, what can be represented and what it costs."""
+
 import functools
 import inspect
 import re
@@ -31,6 +32,7 @@ def close(a, b, tolerance=1e-4):
 
 # Laws: Garnelo and Czarnecki 2023, Section 2; the slides "A mathematical view of attention".
 
+
 @every_op
 def test_kvq_space(name):
     """f(p K, p V, q Q) = q f(K, V, Q) for permutations p of the keys and q of the queries; so, of the op itself and without any
@@ -39,7 +41,10 @@ def test_kvq_space(name):
     p, q = RNG.permutation(N), RNG.permutation(N)
     value, same = values(name, value), values(name, key)
     output, moved, itself, itself_moved = JITTED[name](
-        np.stack([query, query[q], key, key[p]]), np.stack([key, key[p]] * 2), np.stack([value, value[p], same, same[p]]))
+        np.stack([query, query[q], key, key[p]]),
+        np.stack([key, key[p]] * 2),
+        np.stack([value, value[p], same, same[p]]),
+    )
     close(moved, output[q], 1e-3)
     close(itself_moved, itself[p], 1e-3)
     fixed = np.stack([query] * 4)
@@ -80,16 +85,20 @@ def test_convolutions_and_permutations():
 
 # Limits: Garnelo and Czarnecki 2023, Section 3.2.
 
+
 @pytest.mark.parametrize("name, limit", [("intention", "linear"), ("sigma_intention", "softmax")])
 def test_intention_tends_to_attention(name, limit, x64):
     """f(K, V, alpha Q) -> linear attention or softmax attention for alpha -> infinity, with an error of order 1 / alpha."""
-    query, key, value = (draw(*shape, seed=seed).astype(np.float64) for seed, shape in enumerate([(3, 4), (5, 4), (5, 2)]))
+    query, key, value = (
+        draw(*shape, seed=seed).astype(np.float64) for seed, shape in enumerate([(3, 4), (5, 4), (5, 2)])
+    )
     expected = OPS[limit](query, key, value)
     errors = [np.abs(OPS[name](alpha * query, key, value, alpha=alpha) - expected).max() for alpha in (1e4, 1e6)]
     assert errors[0] < 0.1 and 80 < errors[0] / errors[1] < 120
 
 
 # What can be represented: Garnelo and Czarnecki 2023, Section 2.
+
 
 @every_op
 def test_which_ops_are_linear_in_the_values(name):
@@ -121,7 +130,12 @@ def test_a_transformer_layer_is_a_neural_process():
     and the values together are e_c, W_o writes its mean where the tokens have their zeros (so the residual concatenates), and
     e_O = e_o writes the prediction where a target has no value."""
     dx, dy, width, hidden, dim = 2, 1, 4, 5, 7  # dim = dx + dy + width
-    w1, b1, w2, b2 = draw(dx + dy, hidden, seed=1), draw(hidden, seed=2), draw(hidden, width, seed=3), draw(width, seed=4)
+    w1, b1, w2, b2 = (
+        draw(dx + dy, hidden, seed=1),
+        draw(hidden, seed=2),
+        draw(hidden, width, seed=3),
+        draw(width, seed=4),
+    )
     w3, b3, w4, b4 = draw(dx + width, 6, seed=5), draw(6, seed=6), draw(6, dy, seed=7), draw(dy, seed=8)
 
     def neural_process(keys, values, queries):
@@ -130,19 +144,19 @@ def test_a_transformer_layer_is_a_neural_process():
 
     layer = TransformerLayer(hidden=6, norm="none", num_heads=1, head_features=width, embed_features=hidden)
     params = jax.tree.map(np.zeros_like, start(layer, draw(3, dim))["params"])
-    params["embed"]["kernel"][:dx + dy], params["embed"]["bias"][:] = w1, b1
+    params["embed"]["kernel"][: dx + dy], params["embed"]["bias"][:] = w1, b1
     params["heads"]["value"]["kernel"][:], params["heads"]["value"]["bias"][:] = w2, b2
-    params["heads"]["out"]["kernel"][:, dx + dy:] = np.eye(width)
+    params["heads"]["out"]["kernel"][:, dx + dy :] = np.eye(width)
     first, last = params["feed_forward"]["layer_0"], params["feed_forward"]["layer_1"]
-    first["kernel"][:dx], first["kernel"][dx + dy:], first["bias"][:] = w3[:dx], w3[dx:], b3
-    last["kernel"][:, dx:dx + dy], last["bias"][dx:dx + dy] = w4, b4
+    first["kernel"][:dx], first["kernel"][dx + dy :], first["bias"][:] = w3[:dx], w3[dx:], b3
+    last["kernel"][:, dx : dx + dy], last["bias"][dx : dx + dy] = w4, b4
 
     for n, m in [(5, 3), (2, 6), (1, 1)]:
         keys, values, queries = draw(n, dx, seed=9), draw(n, dy, seed=10), draw(m, dx, seed=11)
         tokens = np.zeros((n + m, dim), np.float32)
-        tokens[:n, :dx], tokens[:n, dx:dx + dy], tokens[n:, :dx] = keys, values, queries
+        tokens[:n, :dx], tokens[:n, dx : dx + dy], tokens[n:, :dx] = keys, values, queries
         output = run(layer, {"params": params}, tokens, mask=np.arange(n + m) < n)
-        close(output[n:, dx:dx + dy], neural_process(keys, values, queries), 1e-5)
+        close(output[n:, dx : dx + dy], neural_process(keys, values, queries), 1e-5)
 
 
 def test_attention_cannot_be_erf_attention_or_least_squares():
@@ -167,6 +181,7 @@ def test_intention_finds_the_linear_map_behind_its_context(x64):
 
 
 # Universality lemmas of the Set Transformer: Lee et al. 2019, supplement.
+
 
 @pytest.mark.parametrize("form", SET_FORMS)
 def test_pooling_from_a_zero_seed_is_the_mean(form):
@@ -198,6 +213,7 @@ def test_without_output_weights_sab_acts_by_rows(form):
 
 # Costs, counted by the compiler.
 
+
 def flops(module, size, *fixed):
     x = jax.ShapeDtypeStruct((size, 16), jnp.float32)
     variables = jax.eval_shape(module.init, jax.random.key(0), *fixed, x)
@@ -205,9 +221,15 @@ def flops(module, size, *fixed):
     return (cost[0] if isinstance(cost, list) else cost)["flops"]
 
 
-@pytest.mark.parametrize("module, fixed, quadratic", [
-    (SAB(16, 2), (), 4 * 16), (ISAB(16, 2, num_inducing=8), (), 0),
-    (CMAB(8, 16, 2, 8, 16), (jax.ShapeDtypeStruct((8, 16), jnp.float32),), 0)], ids=["sab", "isab", "cmab"])
+@pytest.mark.parametrize(
+    "module, fixed, quadratic",
+    [
+        (SAB(16, 2), (), 4 * 16),
+        (ISAB(16, 2, num_inducing=8), (), 0),
+        (CMAB(8, 16, 2, 8, 16), (jax.ShapeDtypeStruct((8, 16), jnp.float32),), 0),
+    ],
+    ids=["sab", "isab", "cmab"],
+)
 def test_cost(module, fixed, quadratic):
     """a + b N + c N^2: c is 4 dim or more for SAB (the two products of attention), 0 for ISAB and CMAB; a fourth size agrees."""
     sizes = np.array([128, 256, 512, 1024])
@@ -218,7 +240,7 @@ def test_cost(module, fixed, quadratic):
     if quadratic:
         assert quadratic <= c < 2 * quadratic
     else:
-        assert abs(c) * 1024 ** 2 < 1e-3 * counts[3]
+        assert abs(c) * 1024**2 < 1e-3 * counts[3]
 
 
 def test_every_op_documents_itself():

@@ -1,4 +1,5 @@
 """Scripts run as a user runs them."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -1,4 +1,5 @@
 """Benchmarks, on sizes that take a second: what they return, not what they measure. Accuracy is no measurement, and is checked."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +17,9 @@ def test_errors_grow_no_faster_than_the_condition_number(dtype):
     epsilon = np.finfo(dtype).eps
     for name, row in result.items():
         for condition, error in zip(conditions, row, strict=True):
-            assert error <= 100 * epsilon * condition, (name, condition)   # not NaN
+            assert error <= 100 * epsilon * condition, (name, condition)  # not NaN
         assert dtype == np.float32 or row[0] < 1e-12
-    assert result["softmax"][2] < 100 * epsilon   # solves no system
+    assert result["softmax"][2] < 100 * epsilon  # solves no system
     lines = accuracy.table(result, dtype, conditions).splitlines()
     assert len(lines) == 2 + len(accuracy.ROWS) and len({len(line) for line in lines}) == 1
 
@@ -33,7 +34,9 @@ def test_problems_have_their_condition_number(kernel, condition):
 
 def test_the_grid_of_operators(capsys):
     cells = ops.main(points=(4, 8), widths=(4, 8), turns=1, budget_s=0)
-    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] and all(c.intention > 0 and c.plain > 0 for c in cells)
+    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] and all(
+        c.intention > 0 and c.plain > 0 for c in cells
+    )
     printed = capsys.readouterr().out
     assert printed.count("median") == 4 and printed.count("N \\ d") == 4
 

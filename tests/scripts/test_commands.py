@@ -1,4 +1,5 @@
 """Sweep, tables, figures and collect as commands, on a sweep that this file really runs at preset tiny."""
+
 import csv
 import json
 import subprocess
@@ -12,7 +13,11 @@ from experiments.harness.errors import Diverged, UserError
 from scripts import catalogue, sweep
 from tests.scripts.command import ROOT, run
 
-SWEEP = ("--config=configs/intention/sine.py:preset=tiny", "--config.evaluation.counts=(1, 5, 9)", "--config.train.steps=20")
+SWEEP = (
+    "--config=configs/intention/sine.py:preset=tiny",
+    "--config.evaluation.counts=(1, 5, 9)",
+    "--config.train.steps=20",
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,8 @@ def runs(tmp_path_factory) -> Path:
     assert len(list(folder.rglob("result.json"))) == 4
     pixels = ("--config=configs/intention/pixels.py:preset=tiny,model=maml", "--config.train.steps=20")
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.run", *pixels, "--workdir", str(folder / "intention" / "pixels" / "maml")], cwd=ROOT
+        [sys.executable, "-m", "experiments.run", *pixels, "--workdir", str(folder / "intention" / "pixels" / "maml")],
+        cwd=ROOT,
     )
     assert done.returncode == 0
     return folder
@@ -97,8 +103,12 @@ def test_tables_show_what_is_missing_and_never_mix_presets(runs, tmp_path):
 
 
 def test_what_does_not_exist_is_one_line(runs, tmp_path):
-    assert "did you mean 'intention/figure7'" in run("figures", "--figure", "intention/figure77", "--results", runs, code=2)
-    assert "no result for intention/figure7_sine" in run("tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2)
+    assert "did you mean 'intention/figure7'" in run(
+        "figures", "--figure", "intention/figure77", "--results", runs, code=2
+    )
+    assert "no result for intention/figure7_sine" in run(
+        "tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2
+    )
     assert "there are none" in run("figures", "--figure", "intention/figure6", "--results", tmp_path, code=2)
     (tmp_path / "result.json").write_text("{")
     assert "cannot read" in run("tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2)

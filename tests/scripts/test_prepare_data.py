@@ -1,4 +1,5 @@
 """prepare_data embed: hand-made weights and images in, a file of the module's features out; whatever is wrong is one line."""
+
 import hashlib
 import json
 
@@ -13,7 +14,6 @@ from kvq_jax.nn.resnet import imagenet_input
 from tests.experiments.data.test_cifar import records
 from tests.experiments.data.test_resnet_weights import small
 from tests.scripts.command import run
-
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,8 @@ def test_what_the_command_refuses_is_one_line_and_nothing_is_written(made, tmp_p
     np.savez(tmp_path / "bad.npz", **small(extra=np.zeros(2)))
     out = tmp_path / "new.npz"
     given = ("--data_dir", made, "--out", out)
-    assert "bad.npz: the tensors are not those of a ResNet" in run("prepare_data", "embed", "--weights", tmp_path / "bad.npz", *given, code=2)
+    assert "bad.npz: the tensors are not those of a ResNet" in run(
+        "prepare_data", "embed", "--weights", tmp_path / "bad.npz", *given, code=2
+    )
     assert "did you mean 'embed'" in run("prepare_data", "embd", code=2)
     assert not out.exists()

@@ -2,6 +2,7 @@
 
 NEURAL_PROCESSES has them by the names of the configs.
 """
+
 from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP
 from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND, IntentionCMANP

@@ -19,6 +19,7 @@ A model whose memory has a constant size can be conditioned in parts, in any ord
     state = model.apply(variables, state, other_state, method="merge")
     predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")
 """
+
 from typing import Any, NamedTuple
 
 import jax
@@ -66,8 +67,14 @@ class NeuralProcess(nn.Module):
 
     dim_y: int = 1
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """The predictive distribution at target_x [..., M, dx]; see kvq_jax.models.neural_processes.predictive for its kinds."""
         raise NotImplementedError
 
@@ -100,8 +107,9 @@ class NeuralProcess(nn.Module):
         """The state of both contexts; associative and commutative."""
         raise self._no_state()
 
-    def query(self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-              key: jax.Array | None = None) -> Distribution:
+    def query(
+        self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
+    ) -> Distribution:
         """What `__call__` returns for all context in the memory, a state or what `remember` gave."""
         raise self._no_state()
 

@@ -1,4 +1,5 @@
 """CMANP and CMANP-AND: the context in memory of constant size (Feng et al. 2023, CMANP, arXiv 2305.14567)."""
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +34,12 @@ class CMANP(LevelProcess):
 
     def setup(self):
         super().setup()
-        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
-        self.encoder = [CMAB(self.num_block_latents, cross_op=self.cross_op, **self.sizes()) for _ in range(self.num_layers)]
+        self.latents = self.param(
+            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
+        )
+        self.encoder = [
+            CMAB(self.num_block_latents, cross_op=self.cross_op, **self.sizes()) for _ in range(self.num_layers)
+        ]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
@@ -59,14 +64,17 @@ class CMANP(LevelProcess):
     def update(self, state: tuple, context: Points) -> tuple:
         """The state after more context (Sections 3.1.1 and 3.2); exact, in any order and any parts."""
         points = self.embedder(context.x, context.y)
-        return tuple(block.update(part, points, mask=context.mask) for block, part in zip(self.encoder, state, strict=True))
+        return tuple(
+            block.update(part, points, mask=context.mask) for block, part in zip(self.encoder, state, strict=True)
+        )
 
     def merge(self, state: tuple, other: tuple) -> tuple:
         """The state of both contexts; associative and commutative."""
         return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
 
-    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-              key: jax.Array | None = None) -> Distribution:
+    def query(
+        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
+    ) -> Distribution:
         """See NeuralProcess."""
         return self.predict(self.decode(self.read(memory), target_x), target_mask)
 
@@ -99,6 +107,7 @@ class CMANPAND(JointProcess, CMANP):
 
     def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """sum over blocks of log p(block | context, blocks before it) / M of each task, [...]."""
+
         def step(self, state, block):
             prediction = self.query(state, block.x, block.mask)
             return self.update(state, block), predictive.log_prob(prediction, block.y, block.mask)
@@ -110,5 +119,8 @@ class CMANPAND(JointProcess, CMANP):
 
 
 # For kvq_jax.models.published.
-PUBLISHED = [*PUBLISHED_FRAME, (r"encoder\.layers\.(\d+)", r"encoder_\1"),
-             *published_branch(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2")]
+PUBLISHED = [
+    *PUBLISHED_FRAME,
+    (r"encoder\.layers\.(\d+)", r"encoder_\1"),
+    *published_branch(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2"),
+]

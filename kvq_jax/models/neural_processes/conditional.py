@@ -1,4 +1,5 @@
 """Conditional neural processes: CNP (Garnelo et al. 2018, arXiv 1807.01613), and CANP, which adds attention."""
+
 import jax
 from numpyro.distributions import Distribution
 
@@ -15,8 +16,14 @@ class CNP(Streamed):
     Trained on context and target points alike, as published. Raises as `EncoderDecoder`.
     """
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """A factorised distribution; see NeuralProcess."""
         return predictive.factorised(*self.decode(self.encode(context, target_x), target_x))
 
@@ -24,8 +31,9 @@ class CNP(Streamed):
         """-mean log p over the N + M points of context and target, [...]."""
         return -self.log_likelihood(context, join(context, target))
 
-    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-              key: jax.Array | None = None) -> Distribution:
+    def query(
+        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
+    ) -> Distribution:
         """See NeuralProcess."""
         return predictive.factorised(*self.decode(self.read(memory, target_x), target_x))
 

@@ -3,6 +3,7 @@
 A model with a state of constant size is itself a stream of points, `as_stream`: what kvq_jax.ops.streaming can do with a
 stream (fold in chunks, all prefixes, merge over devices) can be done with the model.
 """
+
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -61,8 +62,15 @@ def condition(model: NeuralProcess, variables: Any, context: Points, chunk_size:
     return fold(stream, state, *context, chunk_size=chunk_size)
 
 
-def condition_made(model: NeuralProcess, variables: Any, make_chunk: Callable[[Array], Points], count: int, *,
-                   batch: tuple[int, ...] = (), state: Any = None) -> Any:
+def condition_made(
+    model: NeuralProcess,
+    variables: Any,
+    make_chunk: Callable[[Array], Points],
+    count: int,
+    *,
+    batch: tuple[int, ...] = (),
+    state: Any = None,
+) -> Any:
     """The state after `count` chunks that are made inside the scan: memory does not depend on their number.
 
     Args:
@@ -104,7 +112,7 @@ def in_blocks(points: Points, size: int) -> Points:
         widths[axis] = (0, fill)
         array = jnp.pad(array, widths)
         axis %= array.ndim
-        return jnp.moveaxis(array.reshape(*array.shape[:axis], -1, size, *array.shape[axis + 1:]), axis, 0)
+        return jnp.moveaxis(array.reshape(*array.shape[:axis], -1, size, *array.shape[axis + 1 :]), axis, 0)
 
     mask = jnp.broadcast_to(whole_mask(points), points.x.shape[:-1])
     return Points(split(points.x, -2), split(points.y, -2), split(mask, -1))
@@ -118,8 +126,19 @@ class Memory(NamedTuple):
     absorb: Callable[[Any, Points, Array], Any]  # (memory, block, index of the block) -> memory
 
 
-def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Array, target_mask: Array | None = None, *,
-           key: Array, block_size: int, num_samples: int, use_state: bool | None = None, state: Any = None) -> Array:
+def sample(
+    model: NeuralProcess,
+    variables: Any,
+    context: Points,
+    target_x: Array,
+    target_mask: Array | None = None,
+    *,
+    key: Array,
+    block_size: int,
+    num_samples: int,
+    use_state: bool | None = None,
+    state: Any = None,
+) -> Array:
     """Functions drawn block by block: each block of targets is drawn given the context and the blocks drawn before it.
 
     With a joint predictive distribution and one block these are its samples; with a factorised one and blocks of one point,
@@ -150,7 +169,11 @@ def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Arra
         raise ValueError("a state is given, so use_state=False has no context to condition on")
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
-    memory = _by_state(model, variables, context, blocks, state) if use_state else _by_context(model, variables, context, blocks)
+    memory = (
+        _by_state(model, variables, context, blocks, state)
+        if use_state
+        else _by_context(model, variables, context, blocks)
+    )
     count = blocks.x.shape[0]
 
     def draw(seen, step):
@@ -161,7 +184,7 @@ def sample(model: NeuralProcess, variables: Any, context: Points, target_x: Arra
 
     def one(key):
         _, drawn = lax.scan(draw, memory.start, (jnp.arange(count), jax.random.split(key, count), blocks))
-        return _side_by_side(drawn)[..., :target_x.shape[-2], :]
+        return _side_by_side(drawn)[..., : target_x.shape[-2], :]
 
     return jax.vmap(one)(jax.random.split(key, num_samples))
 
@@ -172,7 +195,8 @@ def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Poi
     return Memory(
         condition(model, variables, context, max(context.x.shape[-2], 1), state=state),
         lambda state, block, key: model.apply(variables, state, block.x, block.mask, key=key, method="query"),
-        lambda state, block, index: stream.update(state, *block))
+        lambda state, block, index: stream.update(state, *block),
+    )
 
 
 def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Memory:
@@ -184,12 +208,13 @@ def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: P
     def absorb(points, block, index):
         at = seen + size * index
         y = lax.dynamic_update_slice_in_dim(points.y, block.y, at, -2)
-        return points._replace(y=y, mask=lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1))
+        return points._replace(
+            y=y, mask=lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1)
+        )
 
     return Memory(
-        places,
-        lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key),
-        absorb)
+        places, lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key), absorb
+    )
 
 
 def _side_by_side(blocks: Array) -> Array:

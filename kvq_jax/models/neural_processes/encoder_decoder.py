@@ -7,6 +7,7 @@
 Fields start at the published values for one-dimensional GPs. Source: the released code of Lee et al. 2020 (arXiv 2008.02956),
 which that of TNP, LBANP and CMANP contains unchanged.
 """
+
 import math
 from collections.abc import Sequence
 
@@ -17,7 +18,14 @@ from kvq_jax.models.neural_processes.base import NeuralProcess, Points
 from kvq_jax.models.published import Renaming, published_mlp
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
-MAB_PARTS = {"fc_q": "query", "fc_k": "key", "fc_v": "value", "fc_out": "rff/layer_0", "ln1": "norm_heads", "ln2": "norm_rff"}
+MAB_PARTS = {
+    "fc_q": "query",
+    "fc_k": "key",
+    "fc_v": "value",
+    "fc_out": "rff/layer_0",
+    "ln1": "norm_heads",
+    "ln2": "norm_rff",
+}
 PARTS = (
     *published_mlp("net_(pre|post)", r"\1"),
     *published_mlp(r"net_pre\.0", "pre"),  # before self-attention, which is net_pre.2
@@ -67,8 +75,9 @@ class EncoderDecoder(NeuralProcess):
         """What `encode` gives for all context in the memory."""
         return tuple(path.read(part, target_x) for path, part in zip(self._paths(), memory))
 
-    def decode(self, representations: Sequence[jax.Array], target_x: jax.Array,
-               extra: Sequence[jax.Array] = ()) -> tuple[jax.Array, jax.Array]:
+    def decode(
+        self, representations: Sequence[jax.Array], target_x: jax.Array, extra: Sequence[jax.Array] = ()
+    ) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation [..., M, dy]; leading dimensions of samples may be in any of the representations."""
         return predictive.moments(self.decoder(representations, target_x, extra), self.std_map, self.std_floor)
 
@@ -101,7 +110,9 @@ class Streamed(EncoderDecoder):
 
     def update(self, state: tuple, context: Points) -> tuple:
         """See NeuralProcess."""
-        return tuple(path.update(part, context.x, context.y, mask=context.mask) for path, part in zip(self._paths(), state))
+        return tuple(
+            path.update(part, context.x, context.y, mask=context.mask) for path, part in zip(self._paths(), state)
+        )
 
     def merge(self, state: tuple, other: tuple) -> tuple:
         """See NeuralProcess."""
@@ -126,8 +137,17 @@ class Attentive(EncoderDecoder):
 
     def _encoder(self):
         return CrossAttentionEncoder(
-            self.hidden, self.value_depth, self.key_depth, self.num_heads, self.op, self.scaling, self.self_attention,
-            self.alpha_kind, self.alpha, **self._inits())
+            self.hidden,
+            self.value_depth,
+            self.key_depth,
+            self.num_heads,
+            self.op,
+            self.scaling,
+            self.self_attention,
+            self.alpha_kind,
+            self.alpha,
+            **self._inits(),
+        )
 
     def _pool(self, features: int) -> PoolingEncoder:
         return super()._pool(features, self_attention=self.self_attention, num_heads=self.num_heads)

@@ -1,4 +1,5 @@
 """The fields of kvq_jax.nn.covariance_head.CovarianceHead, as a model has them: TNP-ND, LBANP-ND and CMANP-AND."""
+
 from flax import linen as nn
 
 from kvq_jax.models.published import Renaming, published_encoder, published_mlp
@@ -24,6 +25,20 @@ class JointHead(nn.Module):
 
     def setup(self):
         super().setup()
-        shared = ("dim_y", "features", "num_heads", "hidden", "rank", "projector_depth", "diagonal_depth", "covariance", "bound",
-                  "jitter", "op", "alpha_kind", "alpha", "copy_layers")
+        shared = (
+            "dim_y",
+            "features",
+            "num_heads",
+            "hidden",
+            "rank",
+            "projector_depth",
+            "diagonal_depth",
+            "covariance",
+            "bound",
+            "jitter",
+            "op",
+            "alpha_kind",
+            "alpha",
+            "copy_layers",
+        )
         self.head = CovarianceHead(num_layers=self.std_layers, **{name: getattr(self, name) for name in shared})

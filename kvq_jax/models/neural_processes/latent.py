@@ -3,6 +3,7 @@
 Both have the deterministic path of the ANP paper beside the latent one. The published code trains them on context and target
 points alike, with an importance-weighted bound (Burda et al. 2016, arXiv 1509.00519) where the papers have the ELBO.
 """
+
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -15,7 +16,9 @@ from kvq_jax.nn import choose
 PUBLISHED = renamings(denc="encoder", lenc="pooling", dec="decoder")
 
 
-def importance(log_likelihood: jax.Array, z: jax.Array, prior: dist.Distribution, posterior: dist.Distribution) -> jax.Array:
+def importance(
+    log_likelihood: jax.Array, z: jax.Array, prior: dist.Distribution, posterior: dist.Distribution
+) -> jax.Array:
     """log mean_k p(y | z_k) p(z_k) / q(z_k), from log_likelihood [K, ...] and z [K, ..., latent]: [...]."""
     return log_mean_exp(log_likelihood + prior.log_prob(z) - posterior.log_prob(z))
 
@@ -44,13 +47,20 @@ class NP(Streamed):
     eval_samples: int = 50
     objective: str = "importance"  # a name of OBJECTIVES
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> dist.Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> dist.Distribution:
         """A mixture of eval_samples; see NeuralProcess."""
         return self.predict(context, target_x, self._noise(self.eval_samples, context.x, key))
 
-    def query(self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-              key: jax.Array | None = None) -> dist.Distribution:
+    def query(
+        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
+    ) -> dist.Distribution:
         """See NeuralProcess."""
         noise = self._noise(self.eval_samples, target_x, key)
         return self._mixture(*self.read(memory, target_x), target_x, noise)

@@ -4,6 +4,7 @@ An encoder makes one level of the context for each layer of the decoder, and dec
 context is encoded once, without a look at the targets, and each target is on its own. In EQTNP a level has a row for each
 point of the context; in LBANP, and in CMANP, a fixed number of latents.
 """
+
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,11 +61,24 @@ class LevelProcess(NeuralProcess):
         if self.features % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide features={self.features}")
         return dict(
-            features=self.features, num_heads=self.num_heads, head_features=self.features // self.num_heads,
-            hidden=self.hidden, op=self.op, residual=self.residual, alpha_kind=self.alpha_kind, alpha=self.alpha)
+            features=self.features,
+            num_heads=self.num_heads,
+            head_features=self.features // self.num_heads,
+            hidden=self.hidden,
+            op=self.op,
+            residual=self.residual,
+            alpha_kind=self.alpha_kind,
+            alpha=self.alpha,
+        )
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """The predictive distribution at target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
         prediction = self.predict(self.decode(self.levels(context), target_x), target_mask)
         if self.copy_layers and self.is_initializing():
@@ -78,8 +92,9 @@ class LevelProcess(NeuralProcess):
         """The levels."""
         return self.levels(context)
 
-    def query(self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-              key: jax.Array | None = None) -> Distribution:
+    def query(
+        self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
+    ) -> Distribution:
         """See NeuralProcess."""
         return self.predict(self.decode(memory, target_x), target_mask)
 
@@ -162,7 +177,9 @@ class LBANP(LevelProcess):
 
     def setup(self):
         super().setup()
-        self.latents = self.param("latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32)
+        self.latents = self.param(
+            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
+        )
         self.encoder = [LatentLayer(functools.partial(PerceiverBlock, **self.sizes())) for _ in range(self.num_layers)]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
@@ -180,9 +197,11 @@ class LBANPND(JointProcess, LBANP):
 
 def published_branch(theirs: str, ours: str) -> list:
     """Renamings of an attention or a GEGLU behind its LayerNorm; groups of `theirs` may be used in `ours`."""
-    return [(rf"{theirs}\.fn\.net\.{index}", f"{ours}/fn/net_{index}") for index in (0, 2)] + [
-        (rf"{theirs}\.fn\.{name}", f"{ours}/fn/{name}") for name in ("to_q", "to_kv", "to_out")] + [
-        (rf"{theirs}\.{name}", f"{ours}/{name}") for name in ("norm", "norm_context")]
+    return (
+        [(rf"{theirs}\.fn\.net\.{index}", f"{ours}/fn/net_{index}") for index in (0, 2)]
+        + [(rf"{theirs}\.fn\.{name}", f"{ours}/fn/{name}") for name in ("to_q", "to_kv", "to_out")]
+        + [(rf"{theirs}\.{name}", f"{ours}/{name}") for name in ("norm", "norm_context")]
+    )
 
 
 # For kvq_jax.models.published: what CMANP has too, and all of the models here.

@@ -6,6 +6,7 @@ Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
     mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
     joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
 """
+
 import math
 
 import jax

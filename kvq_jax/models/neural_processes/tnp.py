@@ -4,6 +4,7 @@ Context and targets are one sequence of tokens: a point is (x, y), a target (x, 
 all tokens attend to the context; targets do not attend to themselves either: what they know of their x is in the residual.
 Options are those of the released code (TNP-pytorch); defaults are its one-dimensional regression's.
 """
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -42,7 +43,8 @@ class TransformerProcess(NeuralProcess):
     def setup(self):
         self.embedder = MLP((self.features,) * self.embed_depth, kernel_init="fan_in_uniform")
         self.encoder = TransformerEncoder(
-            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers)
+            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers
+        )
 
     def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Encodings of the context [..., N, features] and of the targets [..., M, features]."""
@@ -62,7 +64,9 @@ class TransformerProcess(NeuralProcess):
             return context
         which, noise = jax.random.split(need_key(key, "drop_y"))
         drop = jax.random.bernoulli(which, self.drop_y, context.y.shape)
-        return context._replace(y=jnp.where(drop, jax.random.normal(noise, context.y.shape, context.y.dtype), context.y))
+        return context._replace(
+            y=jnp.where(drop, jax.random.normal(noise, context.y.shape, context.y.dtype), context.y)
+        )
 
 
 def unknown(x: jax.Array, dim_y: int) -> Points:
@@ -116,14 +120,22 @@ class MarginalProcess(TransformerProcess):
     def _mean_log_prob(self, points: Points) -> jax.Array:
         """Of points whose x are encodings."""
         prediction = predictive.factorised(*self.moments(points.x))
-        return predictive.log_prob(prediction, points.y, points.mask) / predictive.count(points.mask, points.y.shape[-2])
+        return predictive.log_prob(prediction, points.y, points.mask) / predictive.count(
+            points.mask, points.y.shape[-2]
+        )
 
 
 class TNPD(MarginalProcess):
     """TNP-D: each target on its own given the context. The predictive distribution is factorised."""
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """Independent(Normal) with batch [..., M], event [dim_y]."""
         return predictive.factorised(*self.moments(self.encode(context, target_x)[1]))
 
@@ -155,7 +167,7 @@ class TNPA(MarginalProcess):
         there = jnp.concatenate([whole_mask(context), whole_mask(target)], axis=-1)
         tokens = self.embed(context, target, unknown(target.x, self.dim_y))
         encoded = self.encoder(tokens, mask=there[..., None, :] & visible, num_keys=size + total)
-        return encoded[..., :size, :], encoded[..., size + total:, :]
+        return encoded[..., :size, :], encoded[..., size + total :, :]
 
     def taught(self, target: Points, key: jax.Array | None) -> Points:
         if not self.teacher_noise:
@@ -163,16 +175,23 @@ class TNPA(MarginalProcess):
         noise = jax.random.normal(need_key(key, "teacher_noise"), target.y.shape, target.y.dtype)
         return target._replace(y=target.y + self.teacher_noise * noise)
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """A mixture of `samples` Independent(Normal), batch [..., M], event [dim_y]."""
         if self.is_initializing():  # all parameters take part in one pass
             return predictive.factorised(*self.moments(self.judged(context, unknown(target_x, self.dim_y))[1]))
         _, mean, std = self.rollout(context, target_x, target_mask, key=key)
         return predictive.mixture(mean, std)
 
-    def rollout(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                key: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def rollout(
+        self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Sampled outputs, and the mean and standard deviation each was drawn from: [samples, ..., M, dim_y], M as given.
 
         The keys and values of what is seen stay in a cache, so that a target costs two tokens for each sample.
@@ -198,7 +217,8 @@ class TNPA(MarginalProcess):
             new_x = lax.dynamic_slice_in_dim(x, index, 1, axis=-2)
             mask = seen & (jnp.arange(size + total) <= size + index)
             (mean, std), cache = model.apply(
-                variables | cache, last, new_x, mask, size + index, method="advance", mutable="cache")
+                variables | cache, last, new_x, mask, size + index, method="advance", mutable="cache"
+            )
             y = mean + std * jax.random.normal(jax.random.fold_in(noise_key, index), mean.shape, mean.dtype)
             return (cache, Points(new_x, y.astype(x.dtype))), (y, mean, std)
 
@@ -237,8 +257,14 @@ class TNPND(JointHead, TransformerProcess):
 
     objective: str = "joint"  # a name of OBJECTIVES
 
-    def __call__(self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *,
-                 key: jax.Array | None = None) -> Distribution:
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> Distribution:
         """A multivariate normal with batch [...] and event [M dim_y], index = target * dim_y + output."""
         return self.head(self.encode(context, target_x)[1], target_mask)
 

@@ -1,4 +1,5 @@
 """A tiny data set in the MNIST family's format, with its manifest, for tests to copy, damage and read."""
+
 import gzip
 import hashlib
 import pathlib

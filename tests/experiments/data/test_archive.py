@@ -1,4 +1,5 @@
 """The archive source on a tiny data set that each test writes for itself."""
+
 import dataclasses
 import gzip
 import pathlib

@@ -1,4 +1,5 @@
 """CIFAR-100's binary files: read back as this file writes them, quoted by what is in them, refused where they are damaged."""
+
 import gzip
 
 import numpy as np
@@ -77,7 +78,14 @@ def test_damaged_files(folder, refusal, damage, message):
 
 def test_missing_data(folder, refusal, tmp_path):
     (folder / "test.bin").unlink()
-    refusal(lambda: cifar.load("archive", str(tmp_path)), "no file test.bin", folder, "download", "source 'tfds'", "'cifar100'")
+    refusal(
+        lambda: cifar.load("archive", str(tmp_path)),
+        "no file test.bin",
+        folder,
+        "download",
+        "source 'tfds'",
+        "'cifar100'",
+    )
     refusal(lambda: cifar.load("archive", None), "CIFAR-100", "--data_dir")
     refusal(lambda: cifar.load("archive", str(tmp_path / "absent")), "no folder")
     refusal(lambda: cifar.load("tfds", str(tmp_path)), "no prepared TFDS data of CIFAR-100", "download_and_prepare")

@@ -1,4 +1,5 @@
 """The IDX reader against bytes written by hand."""
+
 import gzip
 
 import numpy as np

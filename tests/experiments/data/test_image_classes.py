@@ -1,4 +1,5 @@
 """Images of classes from every layout of folders, on small files written here: what is read, its name, what is refused."""
+
 import shutil
 from pathlib import Path
 from unittest import mock
@@ -64,13 +65,18 @@ def test_the_classes_of_the_splits_never_meet(counts, seed):
         anew = image_class_sources._eighty(None)
     for splits in (found, anew):
         image_classes._check("mini_imagenet", splits, least=1)
-        assert sorted(name for classes in splits.values() for name in classes) == sorted(names), "each class in one split"
+        assert sorted(name for classes in splits.values() for name in classes) == sorted(names), (
+            "each class in one split"
+        )
     assert len(anew["validation"]) == len(anew["test"]) == sum(counts) // 10
 
 
 def test_the_whole_is_called_by_its_name():
     own = SOURCES["mini_imagenet"]
-    whole = {split: {f"{split}{number}": [None] * 600 for number in range(count)} for split, count in zip(SPLITS, own.classes)}
+    whole = {
+        split: {f"{split}{number}": [None] * 600 for number in range(count)}
+        for split, count in zip(SPLITS, own.classes)
+    }
     assert image_classes._quoted(own, whole) == "mini-ImageNet"
     whole["test"].popitem()
     assert image_classes._quoted(own, whole) == "mini-ImageNet (64/16/19 classes)"
@@ -101,7 +107,9 @@ def test_eighty_ten_ten(tmp_path):
     for split, numbers in {"train": range(20), "val": range(20, 25), "test": range(25, 30)}.items():
         for number in numbers:
             picture(folder / "images" / f"{number}.png", number)
-        (folder / f"{split}.csv").write_text("filename,label\n" + "".join(f"{number}.png,{number}\n" for number in numbers))
+        (folder / f"{split}.csv").write_text(
+            "filename,label\n" + "".join(f"{number}.png,{number}\n" for number in numbers)
+        )
     data, again = (load("mini_imagenet_80", str(tmp_path), size=6) for _ in range(2))
     names = [getattr(data, split).names for split in SPLITS]
     assert [len(part) for part in names] == [24, 3, 3] and names == [getattr(again, split).names for split in SPLITS]
@@ -205,5 +213,9 @@ def test_real_mini_imagenet(data_dir):
     if not (data_dir / "mini_imagenet").is_dir():
         pytest.skip("no mini_imagenet folder among the real data")
     data = load("mini_imagenet", str(data_dir), size=28, least=20)
-    assert data.name.startswith("mini-ImageNet") and [len(getattr(data, split).names) for split in SPLITS] == [64, 16, 20]
+    assert data.name.startswith("mini-ImageNet") and [len(getattr(data, split).names) for split in SPLITS] == [
+        64,
+        16,
+        20,
+    ]
     assert data.train.image.mean() / 255 == pytest.approx(0.45, abs=0.03)

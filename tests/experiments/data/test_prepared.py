@@ -1,4 +1,5 @@
 """The tfds source: on a small data set prepared here without TensorFlow, on tfds's mock, and where there is none."""
+
 import io
 import pathlib
 import shutil

@@ -1,4 +1,5 @@
 """Published tensors become our ResNet: names and shapes of torchvision's state dict, every tensor used exactly once."""
+
 import json
 
 import jax
@@ -14,6 +15,7 @@ from kvq_jax.nn.resnet import RESNETS
 
 def shapes(blocks, width, classes=0):
     """torchvision's names and shapes of a ResNet of basic blocks; those of a kernel are outputs, inputs, height, width."""
+
     def norm(name, n):
         vectors = {f"{name}.{own}": (n,) for own in ("weight", "bias", "running_mean", "running_var")}
         return vectors | {f"{name}.num_batches_tracked": ()}
@@ -26,7 +28,9 @@ def shapes(blocks, width, classes=0):
             found |= {f"{block}.conv1.weight": (outputs, inputs, 3, 3)} | norm(f"{block}.bn1", outputs)
             found |= {f"{block}.conv2.weight": (outputs, outputs, 3, 3)} | norm(f"{block}.bn2", outputs)
             if inputs != outputs:
-                found |= {f"{block}.downsample.0.weight": (outputs, inputs, 1, 1)} | norm(f"{block}.downsample.1", outputs)
+                found |= {f"{block}.downsample.0.weight": (outputs, inputs, 1, 1)} | norm(
+                    f"{block}.downsample.1", outputs
+                )
             inputs = outputs
     return found | ({"fc.weight": (classes, inputs), "fc.bias": (classes,)} if classes else {})
 
@@ -107,7 +111,10 @@ def test_safetensors(tmp_path):
     assert list(found) == list(arrays)
     for name, (_, array) in arrays.items():
         np.testing.assert_array_equal(found[name], array)
-    other = whole.replace(b'"F32"', b'"F99"'), b"\2" + bytes(7) + b"[]"  # an unknown kind of number; a header that is a list
+    other = (
+        whole.replace(b'"F32"', b'"F99"'),
+        b"\2" + bytes(7) + b"[]",
+    )  # an unknown kind of number; a header that is a list
     for raw in (whole[:-3], whole[:40], b"", *other):
         path.write_bytes(raw)
         with pytest.raises(UserError, match="tensors.safetensors"):

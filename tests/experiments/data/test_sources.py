@@ -1,4 +1,5 @@
 """Names and sources, and the digits bundled with scikit-learn."""
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits

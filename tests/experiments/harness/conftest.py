@@ -1,4 +1,5 @@
 """A small experiment with a known answer, on which the harness is tested without any model."""
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -20,7 +21,10 @@ def line() -> Experiment:
     def loss(variables, batch, key):
         x, y = batch
         error = jnp.mean((variables["params"]["w"] * x - y) ** 2)
-        return error, ({"largest": jnp.abs(x).max()}, {"batch_stats": {"seen": variables["batch_stats"]["seen"] + x.size}})
+        return error, (
+            {"largest": jnp.abs(x).max()},
+            {"batch_stats": {"seen": variables["batch_stats"]["seen"] + x.size}},
+        )
 
     def evaluate(variables, data, key):
         return {"error": (variables["params"]["w"] - data) ** 2 * jnp.arange(1.0, 4.0)}

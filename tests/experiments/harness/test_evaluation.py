@@ -1,4 +1,5 @@
 """Means and standard errors against numbers worked out by hand."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,5 @@
 """The optimizer section against updates worked out by hand."""
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -32,7 +33,9 @@ def test_adamw_decays_the_parameter_itself():
 
 
 def test_clipping_by_global_norm():
-    np.testing.assert_allclose(updates([4.0, -0.5], name="sgd", learning_rate=1.0, clip_norm=1.0), [-1.0, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(
+        updates([4.0, -0.5], name="sgd", learning_rate=1.0, clip_norm=1.0), [-1.0, 0.5], rtol=1e-6
+    )
 
 
 def test_exponential_schedule_of_the_few_shot_experiments():

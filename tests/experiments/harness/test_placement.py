@@ -1,4 +1,5 @@
 """The cores that processes share."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """Which results may stand in one table."""
+
 import dataclasses
 import json
 from pathlib import Path
@@ -9,10 +10,18 @@ from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable, facts, load_results
 
 
-def result(folder="a", model="mlp", preset="quick", data="real", dimension=2, steps=5, best_step=None, n=10, seeds=1) -> Result:
+def result(
+    folder="a", model="mlp", preset="quick", data="real", dimension=2, steps=5, best_step=None, n=10, seeds=1
+) -> Result:
     config = {"model": {"name": model}, "data": data, "task": {"dimension": dimension}}
     config["train"] = {"steps": steps, "select": "best" if best_step else "last"}
-    content = {"name": "paper/task", "axes": {"preset": preset}, "config": config, "steps": steps, "best_step": best_step}
+    content = {
+        "name": "paper/task",
+        "axes": {"preset": preset},
+        "config": config,
+        "steps": steps,
+        "best_step": best_step,
+    }
     return Result(Path(folder), content | {"seeds": list(range(seeds)), "metrics": {"mse": {"n": n}}})
 
 
@@ -20,8 +29,13 @@ def chosen(*results, name="paper/task") -> dict[str, Result]:
     def section(path):
         return lambda one: one.config[path]
 
-    return comparable(results, name, lambda one: one.config["model"]["name"], lambda one: section("data")(one) != "real",
-                      lambda one: one.config["task"]["dimension"])
+    return comparable(
+        results,
+        name,
+        lambda one: one.config["model"]["name"],
+        lambda one: section("data")(one) != "real",
+        lambda one: one.config["task"]["dimension"],
+    )
 
 
 def test_data_then_preset_then_variant():
@@ -34,7 +48,9 @@ def test_data_then_preset_then_variant():
 
 
 def test_two_results_of_one_cell_are_an_error_that_names_both():
-    with pytest.raises(UserError, match="^a and b claim one cell of paper/task but differ in config.train.steps: keep one"):
+    with pytest.raises(
+        UserError, match="^a and b claim one cell of paper/task but differ in config.train.steps: keep one"
+    ):
         chosen(result("a"), result("b", steps=6))
 
 
@@ -46,12 +62,20 @@ def test_of_one_cell_the_result_of_the_earlier_folder_is_taken_and_said(capsys):
 
 
 def test_folders_are_searched_in_order(tmp_path):
-    for folder, steps, key in (("runs/own", 6, "x"), ("runs/same", 5, "y"), ("results/same", 5, "y"), ("results/other", 7, "z")):
+    for folder, steps, key in (
+        ("runs/own", 6, "x"),
+        ("runs/same", 5, "y"),
+        ("results/same", 5, "y"),
+        ("results/other", 7, "z"),
+    ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "result.json").write_text(json.dumps(result(steps=steps).content | {"config_hash": key}))
     found = load_results([tmp_path / "runs", tmp_path / "results", tmp_path / "missing"])
     assert [(str(one.folder.relative_to(tmp_path)), one.source) for one in found] == [
-        ("runs/own", 0), ("runs/same", 0), ("results/other", 1)]
+        ("runs/own", 0),
+        ("runs/same", 0),
+        ("results/other", 1),
+    ]
 
 
 def test_facts_join_what_differs():

@@ -1,4 +1,5 @@
 """Every key of a config section is accounted for."""
+
 import dataclasses
 
 import pytest

@@ -1,4 +1,5 @@
 """One step function: chunks, seeds and devices give the numbers of a plain loop."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,7 +71,9 @@ def test_all_placements_give_the_same_numbers(line, placement):
 
 def test_placements_split_what_they_say(line):
     by_seeds = program(line, "seeds").init(SEEDS)
-    assert len(by_seeds.params["w"].sharding.device_set) == 8 and by_seeds.params["w"].addressable_shards[0].data.shape == (1,)
+    assert len(by_seeds.params["w"].sharding.device_set) == 8 and by_seeds.params["w"].addressable_shards[
+        0
+    ].data.shape == (1,)
     by_data = program(line, "data")
     assert by_data.init(SEEDS).params["w"].is_fully_replicated
     text = by_data.chunk.lower(by_data.init(SEEDS), line.data["train"]).compile().as_text()
@@ -108,5 +111,7 @@ def test_indivisible_sizes_are_refused_with_the_numbers():
 
 
 def test_streams_differ_by_seed_purpose_and_step():
-    keys = [stream(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)]
+    keys = [
+        stream(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)
+    ]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)

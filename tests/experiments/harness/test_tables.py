@@ -1,4 +1,5 @@
 """Tables in their four forms."""
+
 import csv
 import io
 import math
@@ -41,7 +42,13 @@ def test_latex_is_ascii_and_escapes_each_symbol_once():
     table = Table("σ ± {1}", ["a\\b", "> 2"], [("x^2 ~ y_1", ["#1"])], "p ≤ $5")
     text = render(table, "tex")
     assert text.isascii()
-    for piece in (r"$\sigma$ $\pm$ \{1\}", r"a\textbackslash{}b & $>$ 2", r"x\textasciicircum{}2", r"y\_1 & \#1", r"$\leq$ \$"):
+    for piece in (
+        r"$\sigma$ $\pm$ \{1\}",
+        r"a\textbackslash{}b & $>$ 2",
+        r"x\textasciicircum{}2",
+        r"y\_1 & \#1",
+        r"$\leq$ \$",
+    ):
         assert piece in text
 
 

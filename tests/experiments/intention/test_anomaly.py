@@ -1,4 +1,5 @@
 """Set anomaly detection: what a set is, which images meet, what the features are fitted on, a run at preset tiny, Table 3."""
+
 import csv
 import json
 
@@ -140,7 +141,10 @@ def test_only_training_drops_out():
 )
 def test_the_paper_preset_alone_has_the_papers_data(arg, source, features):
     config = config_file.get_config(arg)
-    assert (config.data.source, config.features.name, config.axes.source, config.axes.features) == (source, features) * 2
+    assert (config.data.source, config.features.name, config.axes.source, config.axes.features) == (
+        source,
+        features,
+    ) * 2
 
 
 def test_every_op_but_those_of_labels_can_be_the_transformers():
@@ -183,7 +187,9 @@ def test_the_paper_preset_on_512_features(model, layers, cifar_folder):
     shapes = jax.eval_shape(made.init, jax.random.key(0))
     batch = jax.eval_shape(lambda key, data: sample_batch(made, key, data, 64), jax.random.key(0), made.data["train"])
     assert batch.feature.shape == (64, 10, 512) and batch.training
-    loss, gradient = jax.eval_shape(jax.value_and_grad(lambda *args: made.loss(*args)[0]), shapes, batch, jax.random.key(0))
+    loss, gradient = jax.eval_shape(
+        jax.value_and_grad(lambda *args: made.loss(*args)[0]), shapes, batch, jax.random.key(0)
+    )
     assert loss.shape == () and shapes["params"]["former"]["input"]["kernel"].shape == (512, 1024)
 
 
@@ -191,13 +197,28 @@ def test_the_paper_preset_on_512_features(model, layers, cifar_folder):
     "arg, changes, error, message",
     [
         ("preset=tiny", dict(task=dict(set_size=2)), ConfigError, "set_size must be at least 3"),
-        ("preset=tiny", dict(task=dict(set_size=40)), ConfigError, "need classes of 39; one of the validation images has"),
+        (
+            "preset=tiny",
+            dict(task=dict(set_size=40)),
+            ConfigError,
+            "need classes of 39; one of the validation images has",
+        ),
         ("preset=tiny", dict(features=dict(dimension=65)), ConfigError, "config.features.dimension: 65 of 64 pixels"),
         ("preset=tiny", dict(model=dict(layerz=1)), ConfigError, "unknown key of config.model 'layerz'"),
         ("preset=tiny", dict(data=dict(name="digitz")), ConfigError, "config.data.name 'digitz'"),
         ("preset=tiny,source=archive", {}, DataError, "CIFAR-100 .*--data_dir"),
-        ("source=archive,features=resnet34", dict(features=dict(file="other.npz")), DataError, "by ResNet-18, not by ResNet"),
-        ("source=archive,features=resnet34", dict(features=dict(file="no.npz")), DataError, "no features .*no.npz; write them"),
+        (
+            "source=archive,features=resnet34",
+            dict(features=dict(file="other.npz")),
+            DataError,
+            "by ResNet-18, not by ResNet",
+        ),
+        (
+            "source=archive,features=resnet34",
+            dict(features=dict(file="no.npz")),
+            DataError,
+            "no features .*no.npz; write them",
+        ),
     ],
 )
 def test_settings_and_data_are_checked(arg, changes, error, message, cifar_folder):
@@ -235,14 +256,26 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
     table = TABLES["table3"]([result, four, changed(result, "transformer", op="linear")])
     rows = dict(table.rows)
     assert list(rows) == ["NP-Former", "Lin-Transformer", "Informer", "Transformer", "σ-Informer"]
-    assert list(table.columns) == ["accuracy, %", "1 layer", "1 layer, the paper's", "4 layers", "4 layers, the paper's"]
+    assert list(table.columns) == [
+        "accuracy, %",
+        "1 layer",
+        "1 layer, the paper's",
+        "4 layers",
+        "4 layers, the paper's",
+    ]
     assert rows["NP-Former"][0].mean == 100 * result.metrics["trained/accuracy"]["mean"]
     assert rows["Informer"][2].mean is not None and rows["Informer"][3].text() == "95.1"
     assert render(table, "tex").isascii()
     head = next(csv.reader(render(table, "csv").splitlines()))
     assert len(set(head)) == len(head) == 1 + 2 * 2 + 2 + 3  # names, ours with errors, the paper's without, facts
     assert rows["NP-Former"][2].mean is None and rows["Transformer"][0].mean is None  # that one has another op
-    said = ("scikit-learn digits (8x8), principal components", "Preset tiny", "2 seed(s)", "100 sets of 10", "chance is 10 %")
+    said = (
+        "scikit-learn digits (8x8), principal components",
+        "Preset tiny",
+        "2 seed(s)",
+        "100 sets of 10",
+        "chance is 10 %",
+    )
     assert all(words in table.caption for words in said)
     real = changed(result, "informer", 4, data="CIFAR-100 (240/60 subset)")
     rows = dict(TABLES["table3"]([result, four, real]).rows)

@@ -1,4 +1,5 @@
 """Few-shot classification: its episodes, runs at preset tiny, the paper's widths, and Tables 1 and 2 and Figure 14."""
+
 import csv
 import functools
 import io
@@ -112,7 +113,11 @@ def noise(section, task, data_dir):
 CONV4, RESNET12 = 112_832, 12_424_320
 HEADS = {
     ("intention", "conv4"): CONV4 + 1601 * 8192 + 1,
-    ("attention", "conv4"): CONV4 + (1601 + 6 + 3 * 513) * 512 + (3 * 513 + 2561) * 2560 + (2561 + 2 * 513) * 512 + 513 * 5,
+    ("attention", "conv4"): CONV4
+    + (1601 + 6 + 3 * 513) * 512
+    + (3 * 513 + 2561) * 2560
+    + (2561 + 2 * 513) * 512
+    + 513 * 5,
     ("neural_process", "conv4"): CONV4 + 1601 * 2048 + (6 * 2048 + 1) * 1024 + 1025 * 5,
     ("prototypes", "conv4"): CONV4,
     ("maml", "conv4"): CONV4 + 1601 * 5,
@@ -128,7 +133,9 @@ def test_a_step_of_the_paper_preset_at_full_width_fits_together(model, encoder, 
     experiment, config = build(f"model={model},encoder={encoder},preset=paper")
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
     state = jax.eval_shape(make_init(experiment, optimizer), jnp.uint32(0))
-    after, metrics = jax.eval_shape(make_step(experiment, optimizer, config.train.batch_size), state, experiment.data["train"])
+    after, metrics = jax.eval_shape(
+        make_step(experiment, optimizer, config.train.batch_size), state, experiment.data["train"]
+    )
     assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, state) and metrics["loss"].shape == ()
     assert sum(leaf.size for leaf in jax.tree.leaves(state.params)) == HEADS[model, encoder]
 
@@ -191,7 +198,9 @@ def test_tables_show_ours_beside_the_papers_and_what_is_missing(run):
     assert rows["Intention, Gaussian kernel"][1].text() == "70.43 ± 0.52" and rows["Intention"][0].mean is None
     for piece in ("Preset tiny", "2 seed(s)", "10 episodes", "scikit-learn's 8x8 digits", "8x8,", "transductive"):
         assert piece in second.caption
-    csv_row = next(row for row in csv.DictReader(io.StringIO(second.csv())) if row["model"] == "Intention, Gaussian kernel")
+    csv_row = next(
+        row for row in csv.DictReader(io.StringIO(second.csv())) if row["model"] == "Intention, Gaussian kernel"
+    )
     assert csv_row["the paper's"] == "70.43" and csv_row["the paper's 95 %"] == "0.52"
     assert (csv_row["preset"], csv_row["seeds"], csv_row["n"]) == ("tiny", "2", "10")
 
@@ -207,7 +216,11 @@ def test_second_order_has_a_row_of_its_own_and_small_images_go_first(run):
 
 
 def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):
-    extra = [renamed(run, covariance="qda"), renamed(run, model="attention", op="intention"), renamed(run, 16, latent="16")]
+    extra = [
+        renamed(run, covariance="qda"),
+        renamed(run, model="attention", op="intention"),
+        renamed(run, 16, latent="16"),
+    ]
     names = [name for name, _ in TABLES["table1"]([run, *extra]).rows]
     assert names[-2:] == ["Intention, covariance qda", "Attention, op intention"] and "Intention" in names
     quick = renamed(run, model="maml", preset="quick")
@@ -216,7 +229,9 @@ def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):
 
 
 def test_figure14_draws_both_kernels(run, tmp_path):
-    cells = [renamed(run, size, latent=str(size), kernel=kernel) for kernel in ("linear", "gaussian") for size in (16, 64)]
+    cells = [
+        renamed(run, size, latent=str(size), kernel=kernel) for kernel in ("linear", "gaussian") for size in (16, 64)
+    ]
     assert FIGURES["figure14"]([run, *cells], tmp_path).stat().st_size > 10_000
     with (tmp_path / "figure14.csv").open() as file:
         rows = list(csv.reader(file))

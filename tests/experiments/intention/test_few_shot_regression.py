@@ -1,12 +1,13 @@
 """The experiment of Section 5.1: its evaluation, its claim about untrained Intention, its golden numbers."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from configs.intention import pixels, sine
-from experiments.harness.launch import split_evaluation
 from experiments.harness.errors import ConfigError
+from experiments.harness.launch import split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.step import make_init, make_step
 from experiments.intention import few_shot_regression
@@ -31,7 +32,9 @@ def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
     for index, task_key in enumerate(jax.random.split(key, 3)):
         sampled = task.sample(task_key, None)
         for count in (1, 3, 4):
-            prediction = network.apply(variables, sampled.context_x[:count], sampled.context_y[:count], None, sampled.target_x)
+            prediction = network.apply(
+                variables, sampled.context_x[:count], sampled.context_y[:count], None, sampled.target_x
+            )
             error = np.mean((prediction - sampled.target_y) ** 2)
             np.testing.assert_allclose(values[f"mse@{count}"][index], error, rtol=2e-3)
 

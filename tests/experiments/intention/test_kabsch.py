@@ -1,4 +1,5 @@
 """The generalised Kabsch task: its sampler, Umeyama's and the affine fit, and Figures 10 and 11 from runs at preset tiny."""
+
 import csv
 import dataclasses
 
@@ -20,7 +21,14 @@ from experiments.intention.known_answer_tables import chosen, of_one_cloud
 from experiments.intention.tables import TABLES
 
 PLANE = Kabsch(
-    dimension=2, pairs=5, queries=7, point_std=1.0, angle=(0.0, 2 * np.pi), scale=(0.5, 2.0), translation_std=1.5, noise_std=0.0
+    dimension=2,
+    pairs=5,
+    queries=7,
+    point_std=1.0,
+    angle=(0.0, 2 * np.pi),
+    scale=(0.5, 2.0),
+    translation_std=1.5,
+    noise_std=0.0,
 )
 SPACE = dataclasses.replace(PLANE, dimension=3)
 each_dimension = pytest.mark.parametrize("task", [PLANE, SPACE], ids=["plane", "space"])
@@ -45,12 +53,16 @@ def test_the_sampler_draws_similarities_in_its_ranges(task):
     assert tasks.context_x.shape == tasks.context_y.shape == (2000, 5, d)
     assert tasks.target_x.shape == tasks.target_y.shape == (2000, 7, d)
     matrices, shifts = linear_parts(tasks)
-    scales = np.cbrt(np.linalg.det(matrices)) if d == 3 else np.sqrt(np.linalg.det(matrices))  # a rotation's is 1, never -1
+    scales = (
+        np.cbrt(np.linalg.det(matrices)) if d == 3 else np.sqrt(np.linalg.det(matrices))
+    )  # a rotation's is 1, never -1
     assert np.percentile(scales, [0.5, 50, 99.5]) == pytest.approx([0.5, 1.25, 2.0], abs=0.06)
     rotations = matrices / scales[:, None, None]
     typical = np.median(np.abs(rotations @ np.swapaxes(rotations, 1, 2) - np.eye(d)), 0)
     assert typical.max() < 1e-5
-    assert np.abs(np.mean(rotations, 0) - np.eye(d) / 3 * (d == 3)).max() < 0.08  # a whole turn: 0, and in space the axis' part
+    assert (
+        np.abs(np.mean(rotations, 0) - np.eye(d) / 3 * (d == 3)).max() < 0.08
+    )  # a whole turn: 0, and in space the axis' part
     assert np.median(np.abs(shifts)) == pytest.approx(0.6745 * 1.5, abs=0.06)
     assert np.std(tasks.context_x) == pytest.approx(1, abs=0.03)
 
@@ -128,7 +140,9 @@ def test_the_paper_form_maps_any_number_of_points(model):
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
     np.save(tmp_path / "line.npy", np.arange(60.0).reshape(20, 3) ** 2)
-    made = build(f"model=neural_process,preset=tiny,dimension={dimension}", str(tmp_path), cloud="line.npy", cloud_points=20)
+    made = build(
+        f"model=neural_process,preset=tiny,dimension={dimension}", str(tmp_path), cloud="line.npy", cloud_points=20
+    )
     arrays = jax.jit(made.examples)(made.init(jax.random.key(0)), None, jax.random.key(1))
     assert arrays["cloud"].shape == (20, dimension)
     assert arrays["prediction"].shape == arrays["target"].shape == (4, 20, dimension)
@@ -186,7 +200,10 @@ def test_a_model_in_another_form_has_a_row_of_its_own(results):
     content = drawn.content | {"axes": drawn.content["axes"] | {"form": "paper"}, "config": drawn.config | {"steps": 1}}
     printed = Result(drawn.folder, content)
     rows = dict(TABLES["figure10"]([*results, printed]).rows)
-    assert all(rows[name][0].mean is not None for name in ("MLP", "MLP, the paper's form")) and rows["MAML"][0].mean is None
+    assert (
+        all(rows[name][0].mean is not None for name in ("MLP", "MLP, the paper's form"))
+        and rows["MAML"][0].mean is None
+    )
     assert chosen([*results, printed], "kabsch") == {"intention": other, "mlp": drawn}
 
 

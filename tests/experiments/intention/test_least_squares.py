@@ -1,4 +1,5 @@
 """The scaling experiment: its sampler and oracle, the doubling search, Figure 3 from results, and a whole run at preset tiny."""
+
 import csv
 import json
 import subprocess
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 from configs.intention import scaling as config_file
-from experiments.harness.launch import split_evaluation
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
 from experiments.intention import least_squares, scaling
 from experiments.intention.figures import FIGURES
@@ -81,8 +82,14 @@ def content(model, d, size, mean, median=None, preset="quick", **evaluation):
     error = {"mean": mean, "sem": 0.001, "median": mean if median is None else median, "n": 100, "seeds": [mean]}
     metrics = {"trained/mse": error, "trained/least_squares_mse": error}
     as_dict = json.loads(config.to_json())
-    return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics, "steps": config.train.steps, "seeds": [0],
-            "config": as_dict}
+    return {
+        "name": config.name,
+        "axes": as_dict["axes"],
+        "metrics": metrics,
+        "steps": config.train.steps,
+        "seeds": [0],
+        "config": as_dict,
+    }
 
 
 def why_not(arg, *finished, **evaluation):
@@ -99,7 +106,11 @@ def test_a_search_ends_at_the_first_size_that_reaches_the_threshold():
     assert why_not(arg, content("mlp", 3, 8, None, median=0.01)) is None  # a mean that was not finite
     assert why_not(arg, reached) == "size 8 has reached 0.04 <= 0.05"
     assert why_not(arg, reached, threshold=0.03) is None
-    for other in ("model=mlp,dimension=4,size=16", "model=attention,dimension=3,size=16", "model=mlp,dimension=3,size=8"):
+    for other in (
+        "model=mlp,dimension=4,size=16",
+        "model=attention,dimension=3,size=16",
+        "model=mlp,dimension=3,size=8",
+    ):
         assert why_not(f"{other},preset=quick", reached) is None
 
 
@@ -158,7 +169,9 @@ def test_a_sweep_runs_what_is_needed_and_says_what_is_not(tmp_path):
     sweep = 'def sweep():\n    return [{"model": "mlp", "dimension": "2", "size": size} for size in ("2", "4", "8")]\n'
     file.write_text("from configs.intention.scaling import get_config, unneeded\n\n" + sweep)
     flags = (f"--config={file}:preset=tiny", "--config.evaluation.threshold=100.0", "--workdir", str(tmp_path / "runs"))
-    done = subprocess.run([sys.executable, "-m", "scripts.sweep", *flags], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.sweep", *flags], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     skipped = [line for line in done.stdout.splitlines() if line.startswith("skip")]
     assert len(skipped) == 1 and "size=4: size 2 has reached" in skipped[0] and skipped[0].endswith("<= 100")

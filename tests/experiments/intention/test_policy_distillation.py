@@ -1,4 +1,5 @@
 """Policy distillation: its sampler, its exact answers, and Figures 8 and 9 from runs at preset tiny."""
+
 import csv
 
 import jax
@@ -26,7 +27,9 @@ def draw(task, number):
 def test_the_sampler_gives_normal_targets_places_and_their_squared_distances():
     tasks = draw(TASK, 4000)
     places, targets = tasks.context_x[..., :2], tasks.target_y[..., 0]
-    assert tasks.context_x.shape == (4000, 5, 3) and tasks.context_y.shape == (4000, 5, 1) and targets.shape == (4000, 2)
+    assert (
+        tasks.context_x.shape == (4000, 5, 3) and tasks.context_y.shape == (4000, 5, 1) and targets.shape == (4000, 2)
+    )
     np.testing.assert_allclose(tasks.context_y[..., 0], np.sum((places - targets[:, None]) ** 2, -1), rtol=1e-5)
     np.testing.assert_allclose(np.cov(targets.T), np.eye(2), atol=0.1)
     np.testing.assert_allclose(np.cov(np.reshape(places, (-1, 2)).T), np.eye(2) / 4, atol=0.02)
@@ -48,7 +51,9 @@ def test_trilateration_in_space():
 
 def test_untrained_intention_is_as_good_as_the_oracle_on_linearised_inputs():
     tasks = draw(TASK, 300)
-    errors = {name: np.square(answer - tasks.target_y).mean((1, 2)) for name, answer in jax.vmap(TASK.answers)(tasks).items()}
+    errors = {
+        name: np.square(answer - tasks.target_y).mean((1, 2)) for name, answer in jax.vmap(TASK.answers)(tasks).items()
+    }
     assert np.median(errors["trilateration"]) < 1e-12 and errors["trilateration"].max() < 1e-6
     assert np.median(errors["linearised_intention"]) < 1e-8
     biased = PolicyDistillation(5, 1.0, 0.5, linearised_alpha=1e6)  # an endless ridge predicts zero
@@ -76,7 +81,9 @@ def test_the_paper_form_predicts_both_coordinates_from_the_observations_alone():
     config, own = sections("model=intention,preset=tiny,form=paper")
     made = policy_distillation.build(config, own, None)
     task = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), made.sample(jax.random.key(1), None))
-    moved = task._replace(context_x=task.context_x[:, ::-1], context_y=task.context_y[:, ::-1], target_x=5 - task.target_x)
+    moved = task._replace(
+        context_x=task.context_x[:, ::-1], context_y=task.context_y[:, ::-1], target_x=5 - task.target_x
+    )
     variables, loss = jax.jit(made.init)(jax.random.key(0)), jax.jit(made.loss)
     losses = [float(loss(variables, batch, jax.random.key(2))[0]) for batch in (task, moved)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0] > 0

@@ -1,4 +1,5 @@
 """The samplers against what the paper says of the data."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,13 +19,15 @@ def test_sine_curves_are_sines_of_the_paper():
     tasks = batch(SINE, None)
     # y = a sin(x - b) = p sin x + q cos x with p = a cos b, q = -a sin b: two numbers explain all 50 points.
     basis = np.concatenate([np.sin(tasks.target_x), np.cos(tasks.target_x)], -1)
-    p, q = np.stack([np.linalg.lstsq(x, y, rcond=None)[0][:, 0] for x, y in zip(basis[:500], np.asarray(tasks.target_y[:500]))], 1)
+    p, q = np.stack(
+        [np.linalg.lstsq(x, y, rcond=None)[0][:, 0] for x, y in zip(basis[:500], np.asarray(tasks.target_y[:500]))], 1
+    )
     residual = tasks.target_y[:500, :, 0] - np.einsum("tnd,dt->tn", basis[:500], np.stack([p, q]))
     assert np.abs(residual).max() < 1e-4
     amplitude, phase = np.hypot(p, q), np.arctan2(-q, p)
-    assert 0.1 <= amplitude.min() and amplitude.max() <= 5 and abs(amplitude.mean() - 2.55) < 0.2
-    assert -1e-3 <= phase.min() and phase.max() <= np.pi + 1e-3 and abs(phase.mean() - np.pi / 2) < 0.15
-    assert -6 <= tasks.target_x.min() and tasks.target_x.max() < 6
+    assert amplitude.min() >= 0.1 and amplitude.max() <= 5 and abs(amplitude.mean() - 2.55) < 0.2
+    assert phase.min() >= -1e-3 and phase.max() <= np.pi + 1e-3 and abs(phase.mean() - np.pi / 2) < 0.15
+    assert tasks.target_x.min() >= -6 and tasks.target_x.max() < 6
     # E[y^2] = E[a^2] / 2 up to the finite range of x: the error of predicting zero.
     assert abs(float(jnp.mean(tasks.target_y**2)) - 4.25) < 0.25
 
@@ -67,7 +70,9 @@ def test_pixel_positions_run_by_rows_from_corner_to_corner():
     np.testing.assert_array_equal(grid, [[-1, -1], [-1, 0], [-1, 1], [1, -1], [1, 0], [1, 1]])
 
 
-@pytest.mark.parametrize("make", [lambda: Sine(5, 60, 50, (0, 1), (0, 1), (0, 1)), lambda: Sine(7, 5, 50, (0, 1), (0, 1), (0, 1))])
+@pytest.mark.parametrize(
+    "make", [lambda: Sine(5, 60, 50, (0, 1), (0, 1), (0, 1)), lambda: Sine(7, 5, 50, (0, 1), (0, 1), (0, 1))]
+)
 def test_impossible_contexts_are_refused(make):
     with pytest.raises(ValueError, match="min_context <= max_context <= 50"):
         make()

@@ -1,4 +1,5 @@
 """KVQ space at work: the configs that swap operators, and their table."""
+
 import jax
 import pytest
 
@@ -12,7 +13,9 @@ from scripts.benchmarks import training
 
 def result(tmp_path, experiment, op, mean, sem=0.0, data="real"):
     config = config_file.get_config(f"experiment={experiment},op={op},data={data},preset=quick").to_dict()
-    metrics = {f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 20 if experiment == "anomaly" else 10}}
+    metrics = {
+        f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 20 if experiment == "anomaly" else 10}
+    }
     content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, facts={})
     return Result(tmp_path, content | dict(steps=5, best_step=4, seeds=[0]))
 
@@ -27,6 +30,7 @@ def test_every_operator_whose_values_are_no_labels_is_there():
 @pytest.mark.parametrize("experiment", config_file.EXPERIMENTS)
 def test_the_operator_reaches_the_model(experiment):
     """The operator with a ridge has parameters that attention has not, and nothing else changes."""
+
     def shapes(op):
         config = config_file.get_config(f"experiment={experiment},op={op},preset=tiny")
         built: Experiment = training.build(config)
@@ -50,8 +54,8 @@ def test_table(tmp_path):
     table = TABLES["operators"](results)
     assert [name for name, _ in table.rows] == ["softmax", "erf", "intention"]
     by_op = dict(table.rows)
-    assert by_op["intention"][0].best and not by_op["softmax"][0].best          # an error
-    assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50        # an accuracy, in percent
+    assert by_op["intention"][0].best and not by_op["softmax"][0].best  # an error
+    assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50  # an accuracy, in percent
     assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
     assert "steps: 5, the weights those of the best validation loss in anomaly;" in table.caption
     assert table.facts == {"preset": "quick", "seeds": "1", "n": "10 (sine), 20 (anomaly)"}

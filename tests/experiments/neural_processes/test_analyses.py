@@ -1,4 +1,5 @@
 """The analyses of CMANP: blocks of several sizes on the same functions, the curves' contexts, which cells a figure draws."""
+
 import csv
 import io
 import json
@@ -70,8 +71,15 @@ def test_blocks_of_all_sizes_judge_the_same_functions(blocks_config):
     values = jax.jit(made.evaluate)(made.init(jax.random.key(0)), None, jax.random.key(5))
     for size in (2, 46):
         for what, sign in (("target", 1), ("gap_joint", -1)):
-            np.testing.assert_allclose(values[f"rbf/{what}@{size}"], values[f"rbf/{what}"] + sign * (5 - size), rtol=1e-5)
-    assert {name.split("/")[1] for name in values if "@" in name} == {"target@2", "gap_joint@2", "target@46", "gap_joint@46"}
+            np.testing.assert_allclose(
+                values[f"rbf/{what}@{size}"], values[f"rbf/{what}"] + sign * (5 - size), rtol=1e-5
+            )
+    assert {name.split("/")[1] for name in values if "@" in name} == {
+        "target@2",
+        "gap_joint@2",
+        "target@46",
+        "gap_joint@46",
+    }
 
 
 def test_a_model_without_blocks_has_no_block_sizes():

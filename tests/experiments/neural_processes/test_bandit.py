@@ -1,4 +1,5 @@
 """Playing the wheel: the rule of UCB, regrets of players that can be told in advance, and both memories of an agent."""
+
 import math
 
 import jax
@@ -22,8 +23,16 @@ from kvq_jax.models.neural_processes.base import whole_mask
 
 DELTAS = (0.7, 0.9)
 PUBLISHED = dict(
-    wheels="published", deltas=tuple(TABLE7["cnp"]), rounds=2000, seeds=50, batch_size=50, last=500, exploration=1.0, stages=1,
-    example_seeds=1)
+    wheels="published",
+    deltas=tuple(TABLE7["cnp"]),
+    rounds=2000,
+    seeds=50,
+    batch_size=50,
+    last=500,
+    exploration=1.0,
+    stages=1,
+    example_seeds=1,
+)
 
 
 class KnowsTheWheel(NeuralProcess):
@@ -103,7 +112,9 @@ def test_one_program_plays_all_seeds_and_radii(monkeypatch):
     variables = made.init(jax.random.key(0))
     calls.clear()
     jax.jit(made.evaluate).lower(variables, made.data["test"], jax.random.key(1))
-    assert set(calls) == {(2, 100, 2), (2, 200, 2)} and len(calls) <= 4  # radii, buffer, dx; each stage is traced at most twice
+    assert (
+        set(calls) == {(2, 100, 2), (2, 200, 2)} and len(calls) <= 4
+    )  # radii, buffer, dx; each stage is traced at most twice
 
 
 def wheels(seeds=3, rounds=40) -> Wheel:
@@ -128,7 +139,9 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
     seen = []
 
     def predict(state, x, index, key):
-        return predictive.factorised(jnp.zeros((*x.shape[:-1], 1, ARMS)), jnp.ones((*x.shape[:-1], 1, ARMS)) * jnp.arange(1, 6))
+        return predictive.factorised(
+            jnp.zeros((*x.shape[:-1], 1, ARMS)), jnp.ones((*x.shape[:-1], 1, ARMS)) * jnp.arange(1, 6)
+        )
 
     def add(state, x, row, index):
         return state.at[..., index, :].set(row)
@@ -149,8 +162,19 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
 
 
 @pytest.mark.parametrize(
-    "model, count", {"cnp": 218_122, "canp": 334_474, "np": 234_634, "anp": 350_986, "bnp": 250_890, "banp": 367_242,
-                     "tnp_d": 15_530, "eqtnp": 33_402, "lbanp": 55_258}.items())
+    "model, count",
+    {
+        "cnp": 218_122,
+        "canp": 334_474,
+        "np": 234_634,
+        "anp": 350_986,
+        "bnp": 250_890,
+        "banp": 367_242,
+        "tnp_d": 15_530,
+        "eqtnp": 33_402,
+        "lbanp": 55_258,
+    }.items(),
+)
 def test_the_paper_preset_has_the_published_numbers_of_parameters(model, count):
     config = wheel.get_config(f"model={model},preset=paper")
     made = bandit.build(config, split_evaluation(config.evaluation)[1] | {"seeds": 1}, None)
@@ -158,10 +182,13 @@ def test_the_paper_preset_has_the_published_numbers_of_parameters(model, count):
     assert sum(math.prod(leaf.shape) for leaf in leaves) == count
 
 
-@pytest.mark.parametrize("task", [
-    dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5),
-    dict(name="fresh_wheels", delta=(0.0, 1.0), context=30, targets=5, drop=0.0),
-])
+@pytest.mark.parametrize(
+    "task",
+    [
+        dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5),
+        dict(name="fresh_wheels", delta=(0.0, 1.0), context=30, targets=5, drop=0.0),
+    ],
+)
 def test_losses_are_finite_and_have_gradients(monkeypatch, task):
     made = experiment(monkeypatch, task=task, wheels="fresh", rounds=30, seeds=2, batch_size=2, last=5)
     variables = made.init(jax.random.key(0))
@@ -187,7 +214,8 @@ def test_fresh_rounds_differ_between_seeds_and_radii(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change, message", [({"last": 0}, "last=0"), ({"rounds": 2001}, "2000"), ({"wheels": "new"}, "published")])
+    "change, message", [({"last": 0}, "last=0"), ({"rounds": 2001}, "2000"), ({"wheels": "new"}, "published")]
+)
 def test_impossible_evaluations_are_refused(monkeypatch, change, message):
     with pytest.raises(ConfigError, match=message):
         experiment(monkeypatch, **change)
@@ -197,16 +225,21 @@ def result(model, protocol="code", preset="quick", drop="published", level=2.0) 
     rng = np.random.default_rng(0)
     metrics = {f"cumulative@{delta}": rng.normal(level, 0.1, (1, 10)) for delta in DELTAS}
     metrics |= {f"simple@{delta}": np.ones((1, 10)) for delta in DELTAS}
-    metrics |= {f"{policy}/cumulative@{delta}": np.full((1, 10), 100.0) for policy in bandit.POLICIES for delta in DELTAS}
-    return Result(None, {
-        "name": "neural_processes/wheel",
-        "axes": dict(model=model, preset=preset, protocol=protocol, drop=drop),
-        "metrics": {f"trained/{name}": summary for name, summary in summarise(metrics).items()},
-        "steps": 10,
-        "best_step": None,
-        "seeds": [0],
-        "config": {"evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100)},
-    })
+    metrics |= {
+        f"{policy}/cumulative@{delta}": np.full((1, 10), 100.0) for policy in bandit.POLICIES for delta in DELTAS
+    }
+    return Result(
+        None,
+        {
+            "name": "neural_processes/wheel",
+            "axes": dict(model=model, preset=preset, protocol=protocol, drop=drop),
+            "metrics": {f"trained/{name}": summary for name, summary in summarise(metrics).items()},
+            "steps": 10,
+            "best_step": None,
+            "seeds": [0],
+            "config": {"evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100)},
+        },
+    )
 
 
 def test_table_7_with_missing_cells():
@@ -228,5 +261,7 @@ def test_table_7_with_missing_cells():
 
 def test_the_table_of_one_run():
     rows = dict(wheel_tables.run_table([result("cnp")]).rows)
-    assert [cell.text() for cell in rows["CNP, paper"]] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][0].mean == 100
+    assert [cell.text() for cell in rows["CNP, paper"]] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][
+        0
+    ].mean == 100
     assert rows["CNP, simple"][0].mean == 1

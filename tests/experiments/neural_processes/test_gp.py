@@ -1,4 +1,5 @@
 """The Gaussian-process task: the laws of its sampler, and its oracle against scikit-learn, by hand and on a known scale."""
+
 import dataclasses
 
 import jax
@@ -7,7 +8,14 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-from experiments.neural_processes.gp import KERNELS, GaussianProcess, GPTask, Hyperparameters, marginals, oracle_log_likelihood
+from experiments.neural_processes.gp import (
+    KERNELS,
+    GaussianProcess,
+    GPTask,
+    Hyperparameters,
+    marginals,
+    oracle_log_likelihood,
+)
 from kvq_jax.models.neural_processes import Points
 
 GP = GaussianProcess(
@@ -62,7 +70,10 @@ def test_the_second_moments_of_y_are_the_kernel_and_its_noise(kernel):
     """With all parameters fixed, E[y y'] at distance d is scale^2 k(d), and noise^2 more at a point itself."""
     fixed = dict(length_scale=(0.4, 0.4), scale=(0.8, 0.8), period=(0.3, 0.3), noise=0.5)
     tasks = batch(dataclasses.replace(GP, kernel=kernel, **fixed), 20_000)
-    x, y = (np.concatenate([getattr(points, part)[:, :3, 0] for points in (tasks.context, tasks.target)], 1) for part in "xy")
+    x, y = (
+        np.concatenate([getattr(points, part)[:, :3, 0] for points in (tasks.context, tasks.target)], 1)
+        for part in "xy"
+    )
     first, second = np.triu_indices(6, 1)
     products, distance = y[:, first] * y[:, second], x[:, first] - x[:, second]
     expected = 0.8**2 * by_hand(kernel, distance, Hyperparameters(0.4, 0.8, 0.3))
@@ -105,7 +116,8 @@ def test_the_oracle_reaches_the_ceilings_of_the_benchmark(kernel):
     got = measured(dataclasses.replace(GP, kernel=kernel))
     marginal, marginal_error, joint, joint_error = CEILINGS[kernel]
     for (value, error), expected, expected_error in (
-        (got["marginal"], marginal, marginal_error), (got["joint"], joint, joint_error)
+        (got["marginal"], marginal, marginal_error),
+        (got["joint"], joint, joint_error),
     ):
         assert abs(value - expected) < 3 * np.hypot(error, expected_error)
 
@@ -132,7 +144,9 @@ def test_the_oracle_is_scikit_learns_posterior(kernel):
         joint = jax.jit(gp.oracle)(task, task.target.x, task.target.mask)
         h = Hyperparameters(*map(float, task.hyperparameters))
         theirs = h.scale**2 * SKLEARN[kernel](h) + kernels.WhiteKernel(gp.noise**2)
-        context, target = ([np.float64(part)[np.asarray(p.mask)] for part in (p.x, p.y)] for p in (task.context, task.target))
+        context, target = (
+            [np.float64(part)[np.asarray(p.mask)] for part in (p.x, p.y)] for p in (task.context, task.target)
+        )
         model = GaussianProcessRegressor(theirs, alpha=0, optimizer=None).fit(context[0], context[1][:, 0])
         mean, covariance = model.predict(target[0], return_cov=True)
         m = len(mean)
@@ -146,7 +160,9 @@ def test_the_oracle_is_scikit_learns_posterior(kernel):
 def test_likelihoods_by_hand():
     """Without context, two far targets and one absent: log N(y; 0, s^2 + noise^2) each, and their sum is the joint."""
     h = Hyperparameters(jnp.float32(0.1), jnp.float32(0.5), jnp.float32(0.3))
-    target = Points(jnp.array([[-2.0], [2.0], [0.5]]), jnp.array([[0.3], [-0.1], [9.0]]), jnp.array([True, True, False]))
+    target = Points(
+        jnp.array([[-2.0], [2.0], [0.5]]), jnp.array([[0.3], [-0.1], [9.0]]), jnp.array([True, True, False])
+    )
     context = Points(jnp.ones((2, 1)), jnp.full((2, 1), 7.0), jnp.zeros(2, bool))
     got = jax.jit(lambda task: oracle_log_likelihood(GP, task))(GPTask(context, target, h))
     variance = 0.5**2 + 0.02**2

@@ -1,4 +1,5 @@
 """Published tensors become our models: their sizes, their numbers, the command, and what it refuses."""
+
 import collections
 import io
 import json
@@ -22,17 +23,34 @@ from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points
 ROOT = Path(__file__).parents[3]
 NAMES = {name.replace("_", ""): name for name in PUBLISHED}  # the published name of a model -> ours
 FIELDS = dict(  # the published name of a size -> ours
-    dim_y="dim_y", dim_hid="hidden", dim_lat="latent", enc_v_depth="value_depth", enc_qk_depth="key_depth",
-    enc_pre_depth="pre_depth", enc_post_depth="post_depth", dec_depth="decoder_depth", d_model="features",
-    emb_depth="embed_depth", dim_feedforward="hidden", nhead="num_heads", num_layers="num_layers", num_latents="num_latents",
-    num_latents_per_layer="num_block_latents", num_std_layers="std_layers", cov_approx="covariance", prj_dim="rank",
-    prj_depth="projector_depth", diag_depth="diagonal_depth")
-FIXTURES = (
-    "anp anp_emnist banp bnp canp cmanp cmanp_8_16 cmanpand_bound cnp eqtnp lbanp lbanp_8 lbanp_celeba_8 lbanpnd np tnpa tnpd "
-    "tnpd_bound tnpnd tnpnd_bound tnpnd_celeba tnpnd_lowrank").split()
+    dim_y="dim_y",
+    dim_hid="hidden",
+    dim_lat="latent",
+    enc_v_depth="value_depth",
+    enc_qk_depth="key_depth",
+    enc_pre_depth="pre_depth",
+    enc_post_depth="post_depth",
+    dec_depth="decoder_depth",
+    d_model="features",
+    emb_depth="embed_depth",
+    dim_feedforward="hidden",
+    nhead="num_heads",
+    num_layers="num_layers",
+    num_latents="num_latents",
+    num_latents_per_layer="num_block_latents",
+    num_std_layers="std_layers",
+    cov_approx="covariance",
+    prj_dim="rank",
+    prj_depth="projector_depth",
+    diag_depth="diagonal_depth",
+)
+FIXTURES = ["anp", "anp_emnist", "banp", "bnp", "canp", "cmanp", "cmanp_8_16", "cmanpand_bound", "cnp", "eqtnp", "lbanp", "lbanp_8", "lbanp_celeba_8", "lbanpnd", "np", "tnpa", "tnpd", "tnpd_bound", "tnpnd", "tnpnd_bound", "tnpnd_celeba", "tnpnd_lowrank"]
 # A CNP of one number in each layer, dim_x = 2, dim_y = 3, pre_depth 2, post_depth 1, decoder_depth 2.
-SMALL = {f"{encoder}.{layer}": shape for encoder in ("enc1", "enc2") for layer, shape in {
-    "net_pre.0": (1, 5), "net_pre.2": (1, 1), "net_post.0": (1, 1)}.items()} | {"dec.fc": (1, 4), "dec.mlp.1": (6, 1)}
+SMALL = {
+    f"{encoder}.{layer}": shape
+    for encoder in ("enc1", "enc2")
+    for layer, shape in {"net_pre.0": (1, 5), "net_pre.2": (1, 1), "net_post.0": (1, 1)}.items()
+} | {"dec.fc": (1, 4), "dec.mlp.1": (6, 1)}
 
 
 def small(**changes) -> dict[str, np.ndarray]:
@@ -47,7 +65,8 @@ def small(**changes) -> dict[str, np.ndarray]:
 def command(*arguments, module: str = "scripts.import_weights", code: int = 0) -> str:
     """Standard output of a command, or its one line on standard error where `code` is not 0."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == code, (done.stdout, done.stderr)
     if code:
         assert len(done.stderr.strip().splitlines()) == 1
@@ -57,7 +76,10 @@ def command(*arguments, module: str = "scripts.import_weights", code: int = 0) -
 @pytest.mark.parametrize("name", FIXTURES)
 def test_sizes_follow_from_the_tensors(parity_dir, name):
     fixture = json.loads((parity_dir / "names.json").read_text())[name]
-    config, tensors = fixture["config"]["config"], {name: np.zeros(shape) for name, shape in fixture["parameters"].items()}
+    config, tensors = (
+        fixture["config"]["config"],
+        {name: np.zeros(shape) for name, shape in fixture["parameters"].items()},
+    )
     made = import_weights(NAMES[fixture["config"]["model"]], tensors, {})
     sizes = {FIELDS[theirs]: value for theirs, value in config.items() if theirs in FIELDS}
     assert {field: made.model[field] for field in sizes} == sizes
@@ -89,7 +111,7 @@ def of_tnpnd(model, variables, context, target, inputs):
 def of_cmanp(model, variables, context, target, inputs):
     prediction = model.apply(variables, context, target.x)
     log_likelihood = model.apply(variables, context, target, method="log_likelihood").mean()
-    return dict(mean=prediction.mean, std=prediction.variance ** 0.5, eval_tar_ll=log_likelihood)
+    return dict(mean=prediction.mean, std=prediction.variance**0.5, eval_tar_ll=log_likelihood)
 
 
 # Name of a fixture -> the model, and what it computes by names of the fixture.
@@ -115,8 +137,12 @@ def test_from_the_published_file_to_a_result(parity_dir, tmp_path):
     told = command("--model", "cmanp", "--weights", parity_dir / "cmanp_8_16.npz", "--out", folder).splitlines()
     assert told[0] == f"{folder}: 1,290,946 parameters" and "num_latents=8, num_block_latents=16" in told[1]
     assert "assumed" in told[2] and "num_heads=4" in told[2] and "num_latents" not in told[2]
-    config = ("--config=configs/neural_processes/gp.py:model=cmanp,preset=tiny", "--config.evaluation.kernels=('rbf',)",
-              "--config.evaluation.example_counts=(4,)", "--config.train.seeds=1")
+    config = (
+        "--config=configs/neural_processes/gp.py:model=cmanp,preset=tiny",
+        "--config.evaluation.kernels=('rbf',)",
+        "--config.evaluation.example_counts=(4,)",
+        "--config.train.seeds=1",
+    )
     command(*config, "--weights", folder, "--workdir", run, module="experiments.run")
     result = json.loads((run / "result.json").read_text())
     assert result["parameter_count"] == 1290946 and result["steps"] == 0
@@ -124,25 +150,35 @@ def test_from_the_published_file_to_a_result(parity_dir, tmp_path):
     assert all(np.isfinite(metric["mean"]) for metric in result["metrics"].values())
 
 
-@pytest.mark.parametrize("model, tensors, changes, message", [
-    ("cnp", small(extra=np.zeros(2)), {}, "extra: unknown name"),
-    ("cnp", small(**{"dec.mlp.9.bias": np.zeros(6)}), {}, "dec.mlp.9.bias: the model has no"),
-    ("cnp", small(**{"enc1.net_pre.0.bias": None}), {}, "encoder/pre/layer_0/bias: no tensor"),
-    ("cnp", small(**{"dec.fc.weight": None}), {}, "no tensor is named dec.fc.weight"),
-    ("cnp", small(**{"enc1.net_pre.2.weight": np.zeros((2, 1))}), {}, r"enc1.net_pre.2.weight: shape \(1, 2\) where"),
-    ("cnp", small(), {"std_flor": 0.1}, "unknown field of cnp 'std_flor': did you mean 'std_floor'"),
-    ("cnp", small(), {"std_floor": "low"}, "model.std_floor: expected float"),
-    ("cnp", small(), {"decoder_depth": 3}, "decoder/rest/layer_1/bias: no tensor; and 1 more"),
-    ("cnpp", small(), {}, "unknown model 'cnpp': did you mean 'cnp'"),
-    ("cmanp", small(), {}, "do not fit cmanp: no tensor is named"),
-])
+@pytest.mark.parametrize(
+    "model, tensors, changes, message",
+    [
+        ("cnp", small(extra=np.zeros(2)), {}, "extra: unknown name"),
+        ("cnp", small(**{"dec.mlp.9.bias": np.zeros(6)}), {}, "dec.mlp.9.bias: the model has no"),
+        ("cnp", small(**{"enc1.net_pre.0.bias": None}), {}, "encoder/pre/layer_0/bias: no tensor"),
+        ("cnp", small(**{"dec.fc.weight": None}), {}, "no tensor is named dec.fc.weight"),
+        (
+            "cnp",
+            small(**{"enc1.net_pre.2.weight": np.zeros((2, 1))}),
+            {},
+            r"enc1.net_pre.2.weight: shape \(1, 2\) where",
+        ),
+        ("cnp", small(), {"std_flor": 0.1}, "unknown field of cnp 'std_flor': did you mean 'std_floor'"),
+        ("cnp", small(), {"std_floor": "low"}, "model.std_floor: expected float"),
+        ("cnp", small(), {"decoder_depth": 3}, "decoder/rest/layer_1/bias: no tensor; and 1 more"),
+        ("cnpp", small(), {}, "unknown model 'cnpp': did you mean 'cnp'"),
+        ("cmanp", small(), {}, "do not fit cmanp: no tensor is named"),
+    ],
+)
 def test_refusals(model, tensors, changes, message):
     with pytest.raises(UserError, match=message):
         import_weights(model, tensors, changes)
 
 
 def test_changes():
-    given = parse_changes(["num_heads=1", "std_map=exp", "op='mean'", "bound=True", "alpha_kind=None", "std_floor=5e-2"])
+    given = parse_changes(
+        ["num_heads=1", "std_map=exp", "op='mean'", "bound=True", "alpha_kind=None", "std_floor=5e-2"]
+    )
     assert given == dict(num_heads=1, std_map="exp", op="mean", bound=True, alpha_kind=None, std_floor=0.05)
     for text in ("num_heads", "num_heads=", "num_heads=4 +", "=1 2"):
         with pytest.raises(UserError, match="expected field=value"):
@@ -158,6 +194,7 @@ def test_what_the_command_refuses_is_one_line_and_nothing_is_written(tmp_path):
 
 # Files
 
+
 def test_unreadable_files(tmp_path):
     np.savez(tmp_path / "whole.npz", **small())
     for name in ("cut.npz", "cut.pt"):
@@ -167,15 +204,23 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     np.savez(tmp_path / "none.npz")
     for name, message in [
-            ("absent.npz", "No such file"), ("absent.pth", "No such file"), ("cut.npz", "cannot read"),
-            ("cut.pt", "cannot read"), ("other.pt", "PyTorch did not write this"), ("array.npz", "cannot read"),
-            ("none.npz", "holds no tensors"), ("weights.bin", "unknown kind of file '.bin'")]:
+        ("absent.npz", "No such file"),
+        ("absent.pth", "No such file"),
+        ("cut.npz", "cannot read"),
+        ("cut.pt", "cannot read"),
+        ("other.pt", "PyTorch did not write this"),
+        ("array.npz", "cannot read"),
+        ("none.npz", "holds no tensors"),
+        ("weights.bin", "unknown kind of file '.bin'"),
+    ]:
         with pytest.raises(UserError, match=message):
             read_tensors(tmp_path / name)
 
 
 def test_only_the_parameters_of_a_file_with_more(tmp_path):
-    np.savez(tmp_path / "more.npz", **{f"param/{name}": tensor for name, tensor in small().items()}, **{"in/x": np.zeros(3)})
+    np.savez(
+        tmp_path / "more.npz", **{f"param/{name}": tensor for name, tensor in small().items()}, **{"in/x": np.zeros(3)}
+    )
     assert read_tensors(tmp_path / "more.npz").keys() == small().keys()
 
 
@@ -205,7 +250,14 @@ def saved_as_torch_does(content, path):
                 return NotImplemented
             strides = tuple(stride // 4 for stride in thing.strides)
             base = thing if thing.base is None else thing.base
-            return sys.modules["torch._utils"]._rebuild_tensor_v2, (memoryview(base), 0, thing.shape, strides, False, {})
+            return sys.modules["torch._utils"]._rebuild_tensor_v2, (
+                memoryview(base),
+                0,
+                thing.shape,
+                strides,
+                False,
+                {},
+            )
 
     with zipfile.ZipFile(path, "w") as file, io.BytesIO() as pickled:
         Pickler(pickled, 2).dump(content)
@@ -217,6 +269,7 @@ def saved_as_torch_does(content, path):
 @pytest.fixture
 def imitated(monkeypatch):
     """Modules with what a pickle of PyTorch names."""
+
     def stand_in(module, name):
         thing = type(name, (), dict(__module__=module))
         monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: thing}))

@@ -1,4 +1,5 @@
 """Meta-regression: its evaluation by hand, a whole run with a model of one number, its config, tables and figures."""
+
 import csv
 import io
 import json
@@ -88,7 +89,9 @@ def test_examples_are_one_function_seen_through_more_points(constant_config):
     np.testing.assert_allclose(arrays["prediction"][:, :, 0], 0.1, rtol=1e-6)
     np.testing.assert_allclose(arrays["prediction"][:, :, 1], 0.5, rtol=1e-6)
     oracle_std = arrays["oracle"][:, :, 1]
-    assert (oracle_std[:, 1] <= oracle_std[:, 0] * 1.001).all() and oracle_std.min() >= 0.0199, "more points, less variance"
+    assert (oracle_std[:, 1] <= oracle_std[:, 0] * 1.001).all() and oracle_std.min() >= 0.0199, (
+        "more points, less variance"
+    )
 
 
 @pytest.mark.parametrize("most", [3, 4, 12])
@@ -112,7 +115,9 @@ def test_moments_of_all_kinds_of_distributions():
     mixed = mixture(jnp.stack([mean - 1, mean + 1])[..., None], jnp.stack([std, std])[..., None])
     for predictive in (one, joint):
         np.testing.assert_allclose(meta_regression.moments(predictive, (2, 3)), expected, rtol=1e-6)
-    np.testing.assert_allclose(meta_regression.moments(mixed, (2, 3)), np.stack([mean, np.sqrt(std**2 + 1)], 1), rtol=1e-5)
+    np.testing.assert_allclose(
+        meta_regression.moments(mixed, (2, 3)), np.stack([mean, np.sqrt(std**2 + 1)], 1), rtol=1e-5
+    )
 
 
 def test_a_whole_run(constant_config, tmp_path):
@@ -121,7 +126,9 @@ def test_a_whole_run(constant_config, tmp_path):
     constant_config.optimizer.learning_rate = 0.01
     output = io.StringIO()
     result = launch(constant_config, tmp_path / "run", Options(), Console(file=output, width=120))
-    assert "CNP, protocol code, std published" in output.getvalue() and "± 0.02" in output.getvalue(), "the paper's number"
+    assert "CNP, protocol code, std published" in output.getvalue() and "± 0.02" in output.getvalue(), (
+        "the paper's number"
+    )
     assert (tmp_path / "run" / "figure.png").read_bytes()[1:4] == b"PNG"
     assert result.content["parameter_count"] == 1 and result.metrics["trained/rbf/target"]["n"] == 8
     assert np.abs(result.examples["trained/prediction"][0, 0, 0]).max() < 0.08
@@ -138,8 +145,19 @@ def test_impossible_evaluations_are_refused(constant_config, change, message):
 
 # Counted from the tensors of the released code, with 128 latents; ours are not published.
 PARAMETERS = {
-    "cnp": 215_682, "canp": 331_906, "np": 232_194, "anp": 348_418, "bnp": 248_450, "banp": 364_674, "tnp_d": 222_082,
-    "tnp_a": 222_082, "tnp_nd": 332_821, "eqtnp": 492_354, "lbanp": 792_514, "lbanp_nd": 911_831, "cmanp": 1_341_634,
+    "cnp": 215_682,
+    "canp": 331_906,
+    "np": 232_194,
+    "anp": 348_418,
+    "bnp": 248_450,
+    "banp": 364_674,
+    "tnp_d": 222_082,
+    "tnp_a": 222_082,
+    "tnp_nd": 332_821,
+    "eqtnp": 492_354,
+    "lbanp": 792_514,
+    "lbanp_nd": 911_831,
+    "cmanp": 1_341_634,
     "cmanp_and": 1_460_951,
 }
 
@@ -166,7 +184,9 @@ def test_models_of_every_kind_fit_the_experiment(model):
 
 
 def test_protocols_differ_where_the_sources_do():
-    code, text, slides = (config_file.get_config(f"protocol={name},preset=paper") for name in ("code", "text", "slides"))
+    code, text, slides = (
+        config_file.get_config(f"protocol={name},preset=paper") for name in ("code", "text", "slides")
+    )
     assert (tuple(code.task.length_scale), tuple(text.task.length_scale)) == ((0.1, 0.6), (0.6, 1.0))
     assert (slides.task.max_context, slides.task.max_points, slides.optimizer.learning_rate) == (49, 50, 1e-4)
     assert len(config_file.sweep()) == len(MODELS) + len(FLOORED) and tuple(MODELS) == config_file.MODELS

@@ -1,4 +1,5 @@
 """The wheels: those of the published code to every digit that Table 7 prints of them, and the law of the fresh ones."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,16 @@ import pytest
 from configs.neural_processes.wheel import RADII
 from experiments.neural_processes import published
 from experiments.neural_processes.wheel import (
-    ARMS, FixedWheels, FreshWheels, Rewards, drop_rewards, is_outside, published_wheel, quadrant_arm, sample_wheel)
+    ARMS,
+    FixedWheels,
+    FreshWheels,
+    Rewards,
+    drop_rewards,
+    is_outside,
+    published_wheel,
+    quadrant_arm,
+    sample_wheel,
+)
 
 CODE = Rewards(small_std=0.05, large_std=0.01)
 # delta -> mean cumulative regret of Uniform, rounds in which one arm pays well, and the regrets of always arm 0 and of the

@@ -1,4 +1,5 @@
 """The few-shot regressors: the paper's sizes, laws of a regression, masks, MAML's inner loop, untrained Intention."""
+
 import functools
 
 import jax
@@ -33,9 +34,12 @@ each_model = pytest.mark.parametrize("name", SMALL)
 
 def tasks(*leading, dx=2, dy=3):
     keys = jax.random.split(jax.random.key(1), 4)
-    return (jax.random.uniform(keys[0], (*leading, N, dx), minval=-1), jax.random.normal(keys[1], (*leading, N, dy)),
-            jax.random.bernoulli(keys[2], 0.6, (*leading, N)).at[..., 0].set(True),
-            jax.random.uniform(keys[3], (*leading, M, dx), minval=-1))
+    return (
+        jax.random.uniform(keys[0], (*leading, N, dx), minval=-1),
+        jax.random.normal(keys[1], (*leading, N, dy)),
+        jax.random.bernoulli(keys[2], 0.6, (*leading, N)).at[..., 0].set(True),
+        jax.random.uniform(keys[3], (*leading, M, dx), minval=-1),
+    )
 
 
 @functools.cache
@@ -54,10 +58,22 @@ def linear(a, b):
 
 PAPER_COUNTS = {
     "intention": linear(1, 1000) + 3 * linear(1000, 1000) + 1,  # and one alpha
-    "attention": (2 * (linear(1, 128) + 2 * linear(128, 128)) + 3 * linear(128, 640) + linear(640, 640)
-                  + linear(640, 128) + linear(128, 128) + linear(128, 1)),
-    "neural_process": (linear(2, 2000) + linear(2000, 2000) + linear(2000, 16)
-                       + linear(17, 2000) + 2 * linear(2000, 2000) + linear(2000, 1)),
+    "attention": (
+        2 * (linear(1, 128) + 2 * linear(128, 128))
+        + 3 * linear(128, 640)
+        + linear(640, 640)
+        + linear(640, 128)
+        + linear(128, 128)
+        + linear(128, 1)
+    ),
+    "neural_process": (
+        linear(2, 2000)
+        + linear(2000, 2000)
+        + linear(2000, 16)
+        + linear(17, 2000)
+        + 2 * linear(2000, 2000)
+        + linear(2000, 1)
+    ),
     "maml": linear(1, 128) + 3 * linear(128, 128) + linear(128, 1),
 }
 
@@ -149,7 +165,8 @@ VALUE_OPS = [op for op in OPS if op not in DISCRIMINANTS]  # the discriminants t
 
 
 @pytest.mark.parametrize(
-    "name, op", [*(("intention", op) for op in VALUE_OPS), ("attention", "linear"), ("attention", "informer")])
+    "name, op", [*(("intention", op) for op in VALUE_OPS), ("attention", "linear"), ("attention", "informer")]
+)
 def test_any_op(name, op):
     model = SMALL[name].clone(op=op, alpha=0.5, alpha_kind="sigmoid")
     prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
@@ -172,7 +189,9 @@ def test_alpha_may_be_a_function_of_the_context(name):
     prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
     start = SMALL[name].clone(op="intention", alpha_kind="fixed")
     params = {k: v for k, v in variables["params"].items() if k != "ridge"}
-    close(prediction, start.apply({"params": params}, *tasks(2)))  # it starts at its initial value, whatever the context
+    close(
+        prediction, start.apply({"params": params}, *tasks(2))
+    )  # it starts at its initial value, whatever the context
 
 
 def test_an_op_without_weights_cannot_encode_them():
@@ -228,8 +247,11 @@ def encoder_batches(name, layers):
         for part in layer.split("/"):
             kernel = kernel[part]
         operands = [(e.invars[0].aval.shape, e.invars[1].aval.shape) for e in products]
-        rows[layer] = [max(np.prod(s[:-1], dtype=int) for s in pair if s != kernel["kernel"].shape)
-                       for pair in operands if kernel["kernel"].shape in pair]
+        rows[layer] = [
+            max(np.prod(s[:-1], dtype=int) for s in pair if s != kernel["kernel"].shape)
+            for pair in operands
+            if kernel["kernel"].shape in pair
+        ]
     return rows
 
 
@@ -240,11 +262,14 @@ def all_equations(jaxpr):
             yield from all_equations(inner)
 
 
-@pytest.mark.parametrize("name, layers", [
-    ("intention", ["key_encoder/layer_0", "key_encoder/layer_1"]),
-    ("attention", ["key_encoder/layer_1", "value_encoder/layer_1", "attention/query", "attention/key"]),
-    ("neural_process", ["encoder/layer_1"]),
-])
+@pytest.mark.parametrize(
+    "name, layers",
+    [
+        ("intention", ["key_encoder/layer_0", "key_encoder/layer_1"]),
+        ("attention", ["key_encoder/layer_1", "value_encoder/layer_1", "attention/query", "attention/key"]),
+        ("neural_process", ["encoder/layer_1"]),
+    ],
+)
 def test_encoders_do_not_see_the_masks(name, layers):
     for layer, rows in encoder_batches(name, layers).items():
         assert rows and max(rows) <= max(N, M), (layer, rows)
@@ -302,25 +327,30 @@ def test_adapts_each_task_by_explicit_gradients():
 def test_no_context_and_no_steps_are_no_adaptation():
     apply, variables = build("maml")
     x, y, mask, target = tasks()
-    close(apply(variables, x, y, jnp.zeros(N, bool), target),
-          SMALL["maml"].clone(inner_steps=0).apply(variables, x, y, mask, target))
+    close(
+        apply(variables, x, y, jnp.zeros(N, bool), target),
+        SMALL["maml"].clone(inner_steps=0).apply(variables, x, y, mask, target),
+    )
 
 
 def test_more_steps_at_evaluation_fit_the_context_better():
     model, (_, variables) = SMALL["maml"], build("maml")
     x, y, _, _ = tasks()
-    errors = [float(jnp.mean(jnp.square(model.clone(inner_steps=steps).apply(variables, x, y, None, x) - y)))
-              for steps in (0, 1, 3, 10)]
+    errors = [
+        float(jnp.mean(jnp.square(model.clone(inner_steps=steps).apply(variables, x, y, None, x) - y)))
+        for steps in (0, 1, 3, 10)
+    ]
     assert errors == sorted(errors, reverse=True)
 
 
 def test_first_and_second_order():
     """On the loss c p^2 / 2, n steps shrink p by (1 - r c)^n; only the second order has that factor in its derivative."""
-    def outer(p, first_order):
-        return gradient_descent(lambda p: 2 * jnp.sum(p ** 2), p, steps=3, rate=0.1, first_order=first_order)  # c = 4
 
-    assert float(outer(1.0, False)) == float(outer(1.0, True)) == pytest.approx(0.6 ** 3)
-    assert float(jax.grad(outer)(1.0, False)) == pytest.approx(0.6 ** 3)
+    def outer(p, first_order):
+        return gradient_descent(lambda p: 2 * jnp.sum(p**2), p, steps=3, rate=0.1, first_order=first_order)  # c = 4
+
+    assert float(outer(1.0, False)) == float(outer(1.0, True)) == pytest.approx(0.6**3)
+    assert float(jax.grad(outer)(1.0, False)) == pytest.approx(0.6**3)
     assert float(jax.grad(outer)(1.0, True)) == 1
 
 

@@ -1,4 +1,5 @@
 """Few-shot classifiers: heads against scikit-learn, symmetries of labels and images, MAML by hand, transduction."""
+
 import dataclasses
 import functools
 
@@ -182,7 +183,9 @@ def outer_gradient(model):
 
 def test_first_order_maml_is_maml_where_nothing_is_learnt_inside():
     jax.tree.map(close, outer_gradient(maml(inner_rate=0.0)), outer_gradient(maml(inner_rate=0.0, first_order=True)))
-    different = jax.tree.map(lambda a, b: np.abs(a - b).max(), outer_gradient(maml()), outer_gradient(maml(first_order=True)))
+    different = jax.tree.map(
+        lambda a, b: np.abs(a - b).max(), outer_gradient(maml()), outer_gradient(maml(first_order=True))
+    )
     assert max(jax.tree.leaves(different)) > 1e-3
 
 

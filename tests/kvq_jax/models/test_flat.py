@@ -1,4 +1,5 @@
 """The MLP baseline: the paper's size, each query alone, its order of the context."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

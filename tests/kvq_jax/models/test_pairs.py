@@ -1,4 +1,5 @@
 """Encoders of pairs around an op: sizes by hand, laws of a regression, and the formula written out."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

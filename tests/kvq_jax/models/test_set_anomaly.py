@@ -1,4 +1,5 @@
 """The detector of anomalies in sets: its sizes, its permutations, absent elements, dropout."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,9 @@ from kvq_jax.nn import FORMERS
 from tests.kvq_jax.nn.drawing import draw, start
 
 NARROW = dict(hidden=8, embed_features=8)
-SMALL = dict.fromkeys(FORMERS, NARROW | dict(num_heads=2, head_features=4)) | {"np_former": NARROW | dict(context_features=8)}
+SMALL = dict.fromkeys(FORMERS, NARROW | dict(num_heads=2, head_features=4)) | {
+    "np_former": NARROW | dict(context_features=8)
+}
 
 
 @pytest.mark.parametrize("layer", FORMERS)

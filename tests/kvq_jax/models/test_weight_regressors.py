@@ -1,4 +1,5 @@
 """Models from pairs to one vector: sizes by hand, functions of a set, masks, and that Intention can represent least squares."""
+
 import functools
 
 import jax
@@ -63,8 +64,15 @@ def test_parameter_counts(name):
 
 TARGET_COUNTS = {  # of five observations (x, y, d), each three times in a row of 9
     "intention": linear(9, 512) + linear(512, 512) + 1 + linear(9 * 512, 128) + linear(128, 2),
-    "attention": (linear(9, 128) + linear(128, 128) + 2 * linear(9, 640) + linear(128, 640) + linear(640, 640)
-                  + linear(640, 2048) + linear(2048, 2)),
+    "attention": (
+        linear(9, 128)
+        + linear(128, 128)
+        + 2 * linear(9, 640)
+        + linear(128, 640)
+        + linear(640, 640)
+        + linear(640, 2048)
+        + linear(2048, 2)
+    ),
     "neural_process": linear(9, 512) + 3 * linear(512, 512) + linear(512, 128) + linear(128, 2),
     "mlp": linear(45, 512) + 2 * linear(512, 512) + linear(512, 2),
 }
@@ -150,7 +158,10 @@ def test_intention_represents_least_squares():
     pick = lambda rows, *kept: jnp.eye(rows)[:, list(kept)]
 
     def passing(kernel):
-        return {"layer_0": {"kernel": kernel, "bias": jnp.full(2, shift)}, "layer_1": {"kernel": jnp.eye(2), "bias": jnp.full(2, -shift)}}
+        return {
+            "layer_0": {"kernel": kernel, "bias": jnp.full(2, shift)},
+            "layer_1": {"kernel": jnp.eye(2), "bias": jnp.full(2, -shift)},
+        }
 
     params = {
         "key_encoder": passing(pick(3, 0, 1)),

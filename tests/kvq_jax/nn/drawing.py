@@ -1,4 +1,5 @@
 """Arrays, parameters and compiled modules for the tests of blocks, made without compiling a program for each draw."""
+
 import functools
 
 import jax

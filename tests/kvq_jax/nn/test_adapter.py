@@ -1,4 +1,5 @@
 """Any op inside flax.linen.MultiHeadDotProductAttention; softmax is Flax's own attention."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,10 +26,20 @@ def model(attention_fn=nn.dot_product_attention, **fields):
 VARIABLES = start(model(), X, Y, Y)
 
 
-@pytest.mark.parametrize("attention_fn", [as_attention_fn(), as_attention_fn("softmax", scaling="none", scale=D ** -0.5),
-                                          as_attention_fn(OPS["softmax"])])
-@pytest.mark.parametrize("mask", [None, MASK[:, None, None, :], MASK[:, None, None, :].astype(np.float32),
-                                  np.tril(np.ones((M, N), bool))[None, None], np.tril(np.ones((M, N), bool))])
+@pytest.mark.parametrize(
+    "attention_fn",
+    [as_attention_fn(), as_attention_fn("softmax", scaling="none", scale=D**-0.5), as_attention_fn(OPS["softmax"])],
+)
+@pytest.mark.parametrize(
+    "mask",
+    [
+        None,
+        MASK[:, None, None, :],
+        MASK[:, None, None, :].astype(np.float32),
+        np.tril(np.ones((M, N), bool))[None, None],
+        np.tril(np.ones((M, N), bool)),
+    ],
+)
 def test_softmax_is_flax_attention(attention_fn, mask):
     expected = run(model(), VARIABLES, X, Y, Y, mask=mask)
     np.testing.assert_allclose(run(model(attention_fn), VARIABLES, X, Y, Y, mask=mask), expected, atol=2e-6)
@@ -37,14 +48,18 @@ def test_softmax_is_flax_attention(attention_fn, mask):
 @pytest.mark.parametrize("broadcast", [True, False])
 def test_dropout_is_that_of_flax(broadcast):
     fields = dict(dropout_rate=0.4, broadcast_dropout=broadcast)
-    outputs = [model(fn, **fields).apply(VARIABLES, X, Y, Y, deterministic=False, rngs={"dropout": KEY})
-               for fn in (nn.dot_product_attention, as_attention_fn())]
+    outputs = [
+        model(fn, **fields).apply(VARIABLES, X, Y, Y, deterministic=False, rngs={"dropout": KEY})
+        for fn in (nn.dot_product_attention, as_attention_fn())
+    ]
     np.testing.assert_allclose(*outputs, atol=2e-6)
 
 
 def test_stored_weights_are_those_of_flax():
-    stored = [model(fn).apply(VARIABLES, X, Y, Y, sow_weights=True, mutable="intermediates")[1]
-              for fn in (nn.dot_product_attention, as_attention_fn())]
+    stored = [
+        model(fn).apply(VARIABLES, X, Y, Y, sow_weights=True, mutable="intermediates")[1]
+        for fn in (nn.dot_product_attention, as_attention_fn())
+    ]
     np.testing.assert_allclose(*(jax.tree.leaves(x)[0] for x in stored), atol=1e-6)
 
 
@@ -53,7 +68,9 @@ def test_every_op_is_a_loop_over_heads(op):
     attention_fn = as_attention_fn(op, scaling="none")
     query, key, value = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4), values(op, draw(2, N, H, 3, seed=5))
     each_head = jax.vmap(lambda *head: OPS[op](*head, mask=MASK), in_axes=2, out_axes=2)
-    output, expected = jax.jit(lambda *qkv: (attention_fn(*qkv, mask=MASK[:, None, None, :]), each_head(*qkv)))(query, key, value)
+    output, expected = jax.jit(lambda *qkv: (attention_fn(*qkv, mask=MASK[:, None, None, :]), each_head(*qkv)))(
+        query, key, value
+    )
     assert output.shape == (2, M, H, 3)
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 

@@ -1,4 +1,5 @@
 """Alpha: starts where it is told to, stays in its range, learns."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,8 +45,9 @@ def test_range_and_gradient(kind, low, high):
         assert slope > 0
 
 
-@pytest.mark.parametrize("kind, initial", [("softplus", 0.0), ("sigmoid", 1.0), ("sigmoid", 0.0), ("fixed", -1.0),
-                                           ("fixed", float("nan"))])
+@pytest.mark.parametrize(
+    "kind, initial", [("softplus", 0.0), ("sigmoid", 1.0), ("sigmoid", 0.0), ("fixed", -1.0), ("fixed", float("nan"))]
+)
 def test_refuses_what_it_cannot_reach(kind, initial):
     with pytest.raises(ValueError, match=f"{kind} alpha starts in"):
         Alpha(kind, initial).init(KEY)

@@ -1,4 +1,5 @@
 """CMAB: against the published formulas in NumPy; in parts, in any order and merged, it gives the same latents."""
+
 import functools
 import math
 
@@ -70,11 +71,26 @@ def test_parameters_are_the_published_ones():
     embedders = (2 * 64 + 64) + (64 + 64) + 2 * 3 * (64 * 64 + 64)
     assert 6 * block + 128 * 64 + embedders + 6 * decoder + norm + (64 * 128 + 128 + 128 * 2 + 2) == 1341634
     names = jax.eval_shape(lambda: CMAB().init(jax.random.key(0), context, context))["params"]
-    assert names.keys() == {"latents", "layer_cross_attn", "layer_cross_ff", "layer_latent_self_attn", "layer_latent_ff",
-                            "cross_attn", "cross_ff", "latent_self_attn", "latent_ff"}
-    assert names["cross_attn"].keys() == {"fn", "norm", "norm_context"} and names["latent_self_attn"].keys() == {"fn", "norm"}
+    assert names.keys() == {
+        "latents",
+        "layer_cross_attn",
+        "layer_cross_ff",
+        "layer_latent_self_attn",
+        "layer_latent_ff",
+        "cross_attn",
+        "cross_ff",
+        "latent_self_attn",
+        "latent_ff",
+    }
+    assert names["cross_attn"].keys() == {"fn", "norm", "norm_context"} and names["latent_self_attn"].keys() == {
+        "fn",
+        "norm",
+    }
     assert {k: set(v) for k, v in names["cross_attn"]["fn"].items()} == {
-        "to_q": {"kernel"}, "to_kv": {"kernel"}, "to_out": {"kernel", "bias"}}
+        "to_q": {"kernel"},
+        "to_kv": {"kernel"},
+        "to_out": {"kernel", "bias"},
+    }
     assert names["cross_ff"]["fn"].keys() == {"net_0", "net_2"}
 
 
@@ -88,8 +104,12 @@ def test_cross_attention_in_parts(op):
 
     def in_parts(module, latents, context, mask):
         stream, (key, value) = module.stream(latents), module.pairs(context)
-        first, last = (stream.update(stream.init(WIDTH, WIDTH, batch=(2, HEADS)), key[..., part, :], value[..., part, :],
-                                     mask[:, None, part]) for part in (slice(0, 3), slice(3, 7)))
+        first, last = (
+            stream.update(
+                stream.init(WIDTH, WIDTH, batch=(2, HEADS)), key[..., part, :], value[..., part, :], mask[:, None, part]
+            )
+            for part in (slice(0, 3), slice(3, 7))
+        )
         return module.output(latents, stream.read(stream.merge(last, first))), module(latents, context, mask=mask)
 
     parts, full = jax.jit(nn.apply(in_parts, module))(variables, LATENTS, CONTEXT, mask)
@@ -132,7 +152,9 @@ def test_no_context_at_all_is_a_state_too():
     block = CMAB(**SMALL)
     variables = start(block, LATENTS, CONTEXT)
     empty = jax.jit(nn.apply(lambda block: block.read(block.init_state(), LATENTS), block))(variables)
-    np.testing.assert_allclose(empty, run(block, variables, LATENTS, CONTEXT, mask=np.zeros((2, 7), bool))[1], atol=1e-5)
+    np.testing.assert_allclose(
+        empty, run(block, variables, LATENTS, CONTEXT, mask=np.zeros((2, 7), bool))[1], atol=1e-5
+    )
     assert np.isfinite(empty).all()
 
 

@@ -1,4 +1,5 @@
 """CovarianceHead: the two covariances by hand, absent targets, what the order of the targets changes."""
+
 import jax
 import numpy as np
 import pytest
@@ -58,8 +59,9 @@ def test_order_of_targets(covariance):
     """The low-rank density is one of a set of targets; tril(P P') is not, by far."""
     module, order = head(covariance=covariance), [2, 0, 3, 1]
     variables = start(module, TARGETS)
-    densities = [predictive.log_prob(run(module, variables, TARGETS[:, rows]), Y[:, rows], None)
-                 for rows in (slice(None), order)]
+    densities = [
+        predictive.log_prob(run(module, variables, TARGETS[:, rows]), Y[:, rows], None) for rows in (slice(None), order)
+    ]
     same = np.isclose(*densities, rtol=1e-3)
     assert same.all() if covariance == "lowrank" else not same.any()
 
@@ -82,8 +84,11 @@ def test_only_lowrank_has_a_diagonal_net():
 
 
 def test_refusals():
-    for module, match in [(head(covariance="low_rank"), "unknown covariance 'low_rank'.*'lowrank'"),
-                          (head(covariance="lowrank", bound=True), "Cholesky"), (CovarianceHead(num_heads=4), "64"),
-                          (CovarianceHead(features=6, num_heads=4), "num_heads=4 does not divide")]:
+    for module, match in [
+        (head(covariance="low_rank"), "unknown covariance 'low_rank'.*'lowrank'"),
+        (head(covariance="lowrank", bound=True), "Cholesky"),
+        (CovarianceHead(num_heads=4), "64"),
+        (CovarianceHead(features=6, num_heads=4), "num_heads=4 does not divide"),
+    ]:
         with pytest.raises(ValueError, match=match):
             jax.eval_shape(lambda: module.init(jax.random.key(0), TARGETS))

@@ -1,4 +1,5 @@
 """What every block owes: the permutation laws and absent masked elements for every op, and jit, vmap, grad, bfloat16."""
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,9 +27,9 @@ PAPER = SET_FORMS["paper"]
 
 
 class Block(NamedTuple):
-    build: Callable[[str], nn.Module]    # op -> module
-    call: Callable                       # (module, x [..., N, D], mask) -> output
-    equivariant: bool                    # else invariant
+    build: Callable[[str], nn.Module]  # op -> module
+    call: Callable  # (module, x [..., N, D], mask) -> output
+    equivariant: bool  # else invariant
 
 
 def on_set(module, x, mask):
@@ -45,16 +46,21 @@ BLOCKS = {
     "sab": Block(lambda op: SAB(D, 2, op), on_set, True),
     "isab": Block(lambda op: ISAB(D, 2, op, num_inducing=3, **PAPER), on_set, True),
     "pma": Block(lambda op: PMA(D, 2, op, num_seeds=2, use_rff=True, **PAPER), on_set, False),
-    "layer": Block(lambda op: TransformerLayer(hidden=5, num_heads=2, head_features=3, op=op, norm="pre"), on_set, True),
+    "layer": Block(
+        lambda op: TransformerLayer(hidden=5, num_heads=2, head_features=3, op=op, norm="pre"), on_set, True
+    ),
     "np_former": Block(lambda op: NPFormerLayer(hidden=5, embed_features=4, context_features=3), on_set, True),
     "learnable_query": Block(lambda op: LearnableQueryAttention(3, 2, 3, op), on_set, False),
     "cmab": Block(lambda op: CMAB(2, D, 2, 3, 5, "softmax", op), on_fixed, False),
 }
 # Every op in one block, softmax in every block, and two blocks that solve; the NP-Former has no op to choose. Blocks project values to
 # real numbers, which are no labels.
-CASES = [*(("learnable_query", op) for op in OPS if op not in LABELS),
-         *((name, "softmax") for name in BLOCKS if name != "learnable_query"),
-         ("sab", "intention"), ("isab", "sigma_intention")]
+CASES = [
+    *(("learnable_query", op) for op in OPS if op not in LABELS),
+    *((name, "softmax") for name in BLOCKS if name != "learnable_query"),
+    ("sab", "intention"),
+    ("isab", "sigma_intention"),
+]
 
 
 def prepare(name, op):
@@ -96,7 +102,9 @@ def test_jit_vmap_grad_bfloat16_and_leading_axes(name, op):
 
     @jax.jit
     def everything(variables, x, mask):
-        (_, alone), gradients = jax.vmap(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True), (None, 0, 0))(variables, x, mask)
+        (_, alone), gradients = jax.vmap(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True), (None, 0, 0))(
+            variables, x, mask
+        )
         return alone, gradients, call(variables, x[None].astype(jnp.bfloat16), mask[None])
 
     alone, gradients, together = everything(variables, x, mask)

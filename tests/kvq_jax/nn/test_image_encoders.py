@@ -1,4 +1,5 @@
 """Image encoders: published sizes, convolutions by two ways, whose statistics batch norm takes, dropped blocks."""
+
 import functools
 
 import jax
@@ -57,7 +58,9 @@ def test_parameter_counts(encoder, expected):
 def test_a_product_of_windows_is_a_convolution(size):
     kernel = jax.random.normal(jax.random.key(1), (size, size, 3, 4))
     with jax.default_matmul_precision("highest"):
-        np.testing.assert_allclose(_by_windows(images(2, 2, 6, 7), kernel), _by_xla(images(2, 2, 6, 7), kernel), atol=1e-4)
+        np.testing.assert_allclose(
+            _by_windows(images(2, 2, 6, 7), kernel), _by_xla(images(2, 2, 6, 7), kernel), atol=1e-4
+        )
 
 
 def test_a_kernel_that_looks_one_pixel_to_the_left():

@@ -1,4 +1,5 @@
 """Attention with learnable queries, and attention on grids: against their formulas; laws that the slides state."""
+
 import numpy as np
 import pytest
 
@@ -47,8 +48,8 @@ def test_grid_of_queries_sets_the_grid_of_the_output():
     for x, axes, sizes in [(image, 2, (2, 6)), (video, 3, (1, 2, 2)), (image, 2, (5, 5))]:
         module = GridAttention(2, 4, axes=axes, query_sizes=sizes)
         variables = start(module, x)
-        assert run(module, variables, x).shape == (*x.shape[:-axes - 1], *sizes, 8)
-        rows = x.reshape(*x.shape[:-axes - 1], -1, 5)
+        assert run(module, variables, x).shape == (*x.shape[: -axes - 1], *sizes, 8)
+        rows = x.reshape(*x.shape[: -axes - 1], -1, 5)
         pool = LearnableQueryAttention(int(np.prod(sizes)), 2, 4)
         expected = run(pool, {"params": variables["params"]["heads"]}, rows)
         np.testing.assert_allclose(run(module, variables, x).reshape(expected.shape), expected, atol=1e-6)

@@ -1,4 +1,5 @@
 """Linear and MLP: counts, initialisers, the split first layer."""
+
 import math
 
 import jax
@@ -69,8 +70,9 @@ def test_kernel_inits(name):
 
 
 def test_callable_inits_and_no_bias():
-    params = Linear(3, kernel_init=nn.initializers.ones, bias_init=lambda fan_in: nn.initializers.constant(fan_in)).init(
-        KEY, jnp.zeros((1, 5)))["params"]
+    params = Linear(
+        3, kernel_init=nn.initializers.ones, bias_init=lambda fan_in: nn.initializers.constant(fan_in)
+    ).init(KEY, jnp.zeros((1, 5)))["params"]
     np.testing.assert_array_equal(params["kernel"], np.ones((5, 3)))
     np.testing.assert_array_equal(params["bias"], np.full(3, 5.0))
     assert set(Linear(3, use_bias=False).init(KEY, jnp.zeros((1, 5)))["params"]) == {"kernel"}

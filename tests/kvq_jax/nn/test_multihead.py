@@ -1,4 +1,5 @@
 """MultiHead: against Flax's attention and against a loop over heads; masks, leading dimensions, every op."""
+
 import inspect
 import math
 
@@ -38,8 +39,10 @@ def build(op="softmax", **fields):
 def test_equals_flax_attention_with_the_same_parameters():
     model, variables = build()
     params = variables["params"]
-    heads = {name: {"kernel": params[name]["kernel"].reshape(-1, H, D), "bias": params[name]["bias"].reshape(H, D)}
-             for name in ("query", "key", "value")}
+    heads = {
+        name: {"kernel": params[name]["kernel"].reshape(-1, H, D), "bias": params[name]["bias"].reshape(H, D)}
+        for name in ("query", "key", "value")
+    }
     out = {"kernel": params["out"]["kernel"].reshape(H, D, 9), "bias": params["out"]["bias"]}
     flax_model = nn.MultiHeadDotProductAttention(num_heads=H, qkv_features=H * D, out_features=9)
     query, key, value = sets(2)
@@ -57,8 +60,10 @@ def test_is_a_loop_over_heads(op, scaling, scale):
     params, outputs = variables["params"], []
     for head in range(H):
         columns = slice(head * D, (head + 1) * D)
-        q, k, v = (x @ params[name]["kernel"][:, columns] + params[name]["bias"][columns]
-                   for name, x in (("query", query), ("key", key), ("value", value)))
+        q, k, v = (
+            x @ params[name]["kernel"][:, columns] + params[name]["bias"][columns]
+            for name, x in (("query", query), ("key", key), ("value", value))
+        )
         outputs.append(OPS[op](scale * q, k, v, mask=mask, **options_of(op)))
     expected = jnp.concatenate(outputs, axis=-1) @ params["out"]["kernel"] + params["out"]["bias"]
     actual = model.apply(variables, query, key, value, mask=mask, **options_of(op))
@@ -95,8 +100,8 @@ def test_a_mask_for_each_query(op):
     mask = jax.random.bernoulli(KEY, 0.5, (2, M, N))
     each = model.apply(variables, query, key, value, mask=mask)
     for row in range(M):
-        alone = model.apply(variables, query[:, row:row + 1], key, value, mask=mask[:, row])
-        np.testing.assert_allclose(each[:, row:row + 1], alone, atol=1e-5)
+        alone = model.apply(variables, query[:, row : row + 1], key, value, mask=mask[:, row])
+        np.testing.assert_allclose(each[:, row : row + 1], alone, atol=1e-5)
 
 
 @every_op

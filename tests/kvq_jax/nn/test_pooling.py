@@ -1,4 +1,5 @@
 """The mean of a set, by hand."""
+
 import jax.numpy as jnp
 import numpy as np
 

@@ -1,4 +1,5 @@
 """ResNets: the published sizes, a block by hand, the statistics that batch normalisation uses."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +41,9 @@ def test_a_block_by_hand(stride, features):
     variables["batch_stats"] = jax.tree.map(np.abs, variables["batch_stats"])
     params, statistics = variables["params"], variables["batch_stats"]
     for image, output in zip(x, run(block, variables, x)):
-        y = np.maximum(normalise(convolve(image, params["conv1"]["kernel"], stride), params["bn1"], statistics["bn1"]), 0)
+        y = np.maximum(
+            normalise(convolve(image, params["conv1"]["kernel"], stride), params["bn1"], statistics["bn1"]), 0
+        )
         y = normalise(convolve(y, params["conv2"]["kernel"], 1), params["bn2"], statistics["bn2"])
         if (stride, features) != (1, 3):
             image = convolve(image, params["downsample_conv"]["kernel"], stride)
@@ -55,7 +58,9 @@ def test_training_uses_the_statistics_of_the_batch_and_moves_the_running_ones_a_
     maps = np.array([convolve(image, variables["params"]["conv1"]["kernel"], 2) for image in images])
     for name, of_batch in (("mean", maps.mean((0, 1, 2))), ("var", maps.var((0, 1, 2)))):
         before = variables["batch_stats"]["bn1"][name]
-        np.testing.assert_allclose(updated["batch_stats"]["bn1"][name], 0.9 * before + 0.1 * of_batch, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            updated["batch_stats"]["bn1"][name], 0.9 * before + 0.1 * of_batch, rtol=1e-3, atol=1e-4
+        )
 
 
 def test_an_image_does_not_depend_on_the_rest_of_the_batch():

@@ -1,4 +1,5 @@
 """MAB, SAB, ISAB, PMA: against the formulas of the paper and of its code, in NumPy; counts, starts, masks, refusals."""
+
 import jax
 import numpy as np
 import pytest
@@ -75,7 +76,9 @@ def test_blocks_are_made_of_mabs(form):
         pma = PMA(**options, num_seeds=3, use_rff=use_rff)
         params = start(pma, x)["params"]
         z = np.maximum(0, x @ params["rff"]["layer_0"]["kernel"] + params["rff"]["layer_0"]["bias"]) if use_rff else x
-        np.testing.assert_allclose(run(pma, {"params": params}, x), apply_mab(params["mab"], params["seeds"][0], z), atol=1e-5)
+        np.testing.assert_allclose(
+            run(pma, {"params": params}, x), apply_mab(params["mab"], params["seeds"][0], z), atol=1e-5
+        )
 
 
 def test_parameter_counts_of_the_released_code():
@@ -95,7 +98,9 @@ def test_inducing_points_and_seeds_start_as_the_released_code():
     assert start(ISAB(64, num_inducing=100), draw(5, 3))["params"]["inducing"].shape == (1, 100, 64)
     assert start(PMA(64, num_seeds=3), draw(5, 3))["params"]["seeds"].shape == (1, 3, 64)
     inducing, bound = points_init(jax.random.key(0), (1, 100, 64)), np.sqrt(6 / (64 * 101))
-    np.testing.assert_allclose([inducing.min(), inducing.max(), inducing.std()], [-bound, bound, bound / np.sqrt(3)], rtol=0.05)
+    np.testing.assert_allclose(
+        [inducing.min(), inducing.max(), inducing.std()], [-bound, bound, bound / np.sqrt(3)], rtol=0.05
+    )
 
 
 @pytest.mark.parametrize("module", [SAB, ISAB, PMA])
@@ -120,8 +125,8 @@ def test_a_mask_for_each_query_of_a_mab():
     mask = np.random.default_rng(0).random((2, 4, 5)) < 0.5
     output = run(block, variables, x, y, mask=mask)
     for row in range(4):
-        alone = run(block, variables, x[:, row:row + 1], y, mask=mask[:, row])
-        np.testing.assert_allclose(output[:, row:row + 1], alone, atol=1e-5)
+        alone = run(block, variables, x[:, row : row + 1], y, mask=mask[:, row])
+        np.testing.assert_allclose(output[:, row : row + 1], alone, atol=1e-5)
 
 
 def test_no_element_left_leaves_what_comes_from_the_queries():

@@ -1,4 +1,5 @@
 """The layers of the Transformer's family: against Appendix 8 in NumPy, norms, dropout, sizes, stacks."""
+
 import jax
 import numpy as np
 import pytest
@@ -42,8 +43,11 @@ def heads_block(name, params, x):
         alpha = 1 / (1 + np.exp(-np.asarray(params["ridge"]["alpha"]["theta"], np.float64)[head]))
         inverse = np.linalg.inv((1 - alpha) * k @ k.T + alpha * np.eye(N))
         outputs.append(softmax(q @ k.T @ inverse) @ v if name == "sigma_informer" else q @ k.T @ inverse @ v)
-        primal = (softmax(least_squares_map(q, k, 1 - alpha, alpha)) @ v if name == "sigma_informer"
-                  else least_squares(q, k, v, 1 - alpha, alpha))
+        primal = (
+            softmax(least_squares_map(q, k, 1 - alpha, alpha)) @ v
+            if name == "sigma_informer"
+            else least_squares(q, k, v, 1 - alpha, alpha)
+        )
         np.testing.assert_allclose(outputs[-1], primal, rtol=1e-9)
     return linear(params["heads"]["out"], np.concatenate(outputs, -1))
 
@@ -54,8 +58,13 @@ def np_block(params, x):
     return linear(params["out"], np.concatenate([query, np.broadcast_to(context, (N, context.shape[-1]))], -1))
 
 
-@pytest.mark.parametrize("name, norm_kind", [  # the frame does not depend on the op
-    *((name, "post") for name in FORMERS), *((name, kind) for name in ("transformer", "np_former") for kind in ("pre", "none"))])
+@pytest.mark.parametrize(
+    "name, norm_kind",
+    [  # the frame does not depend on the op
+        *((name, "post") for name in FORMERS),
+        *((name, kind) for name in ("transformer", "np_former") for kind in ("pre", "none")),
+    ],
+)
 def test_layer_is_appendix_8(name, norm_kind):
     x, layer = draw(N, D, seed=1), build(name, norm=norm_kind)
     variables = start(layer, x)
@@ -82,8 +91,11 @@ def test_sizes_of_appendix_8(name):
     layer = 1024 * 1024 + 1024
     frame = 2 * 2 * 1024 + (1024 * 2048 + 2048) + (2048 * 1024 + 1024)
     heads = 5 * layer  # e_X, and queries, keys, values of four heads of 256, and the last
-    block = {"informer": heads + 4, "sigma_informer": heads + 4,
-             "np_former": 3 * layer + (2048 * 1024 + 1024 + layer) + (2048 * 1024 + 1024)}.get(name, heads)
+    block = {
+        "informer": heads + 4,
+        "sigma_informer": heads + 4,
+        "np_former": 3 * layer + (2048 * 1024 + 1024 + layer) + (2048 * 1024 + 1024),
+    }.get(name, heads)
     assert count(FORMERS[name](), x) == frame + block
 
 
@@ -117,8 +129,12 @@ def test_a_mask_for_each_element(name):
     pairs = run(layer, variables, x, mask=np.broadcast_to(context, (2, N, N)))
     np.testing.assert_allclose(pairs, run(layer, variables, x, mask=np.broadcast_to(context, (2, N))), atol=1e-5)
     causal = run(layer, variables, x, mask=np.broadcast_to(np.tril(np.ones((N, N), bool)), (2, N, N)))
-    np.testing.assert_allclose(causal[:, :2], run(layer, variables, x[:, :2], mask=np.broadcast_to(
-        np.tril(np.ones((2, 2), bool)), (2, 2, 2))), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        causal[:, :2],
+        run(layer, variables, x[:, :2], mask=np.broadcast_to(np.tril(np.ones((2, 2), bool)), (2, 2, 2))),
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 def test_stack_projects_and_drops_inputs():
@@ -136,7 +152,7 @@ def test_stack_projects_and_drops_inputs():
     variables = {"params": {"input": variables["params"]["input"]}}
     keys = jax.random.split(jax.random.key(0), 1000)
     draws = jax.jit(jax.vmap(lambda key: model.apply(variables, x, deterministic=False, rngs={"dropout": key})))(keys)
-    np.testing.assert_allclose(draws.mean(0), run(model, variables, x), atol=6 * float(draws.std(0).max()) / 1000 ** 0.5)
+    np.testing.assert_allclose(draws.mean(0), run(model, variables, x), atol=6 * float(draws.std(0).max()) / 1000**0.5)
     assert float(draws.std(0).min()) > 0.01
 
 
@@ -159,8 +175,12 @@ def test_the_last_norm_of_a_pre_norm_stack():
 
 def test_refusals():
     x = draw(N, D)
-    for module, match in [(TransformerLayer(norm="posst"), "unknown norm 'posst'.*'post'"), (TransformerLayer(op="soft"), "op"),
-                          (Former("informers"), "unknown layer 'informers'.*'informer'"), (NPFormerLayer(norm="x"), "norm")]:
+    for module, match in [
+        (TransformerLayer(norm="posst"), "unknown norm 'posst'.*'post'"),
+        (TransformerLayer(op="soft"), "op"),
+        (Former("informers"), "unknown layer 'informers'.*'informer'"),
+        (NPFormerLayer(norm="x"), "norm"),
+    ]:
         with pytest.raises(ValueError, match=match):
             count(module, x)
     with pytest.raises(TypeError, match="hiden"):

@@ -1,4 +1,5 @@
 """Gradients against finite differences with one compilation; `jax.test_util.check_grads` takes several."""
+
 import jax
 import numpy as np
 

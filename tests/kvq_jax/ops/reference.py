@@ -1,13 +1,25 @@
 """Float64 NumPy references of every operator, written from the formulas, on unbatched, unmasked rows."""
+
 import numpy as np
 from scipy import optimize, special, stats
 
 # Their values are one-hot labels of at least two columns, and a class without keys scores -inf. See `values`.
 LABELS = {"lda", "within_class", "qda"}
 # The ridge on the system that an operator solves, by default.
-ALPHA = {"intention": 1e-3, "sigma_intention": 1e-3, "informer": 0.5, "sigma_informer": 0.5, "kernel_intention": 1e-3,
-         "nystroem_intention": 1e-3, "constrained_intention": 1e-3, "ridge": 1.0, "ls_svm": 1.0, "lda": 1.0, "within_class": 1.0,
-         "qda": 1.0}
+ALPHA = {
+    "intention": 1e-3,
+    "sigma_intention": 1e-3,
+    "informer": 0.5,
+    "sigma_informer": 0.5,
+    "kernel_intention": 1e-3,
+    "nystroem_intention": 1e-3,
+    "constrained_intention": 1e-3,
+    "ridge": 1.0,
+    "ls_svm": 1.0,
+    "lda": 1.0,
+    "within_class": 1.0,
+    "qda": 1.0,
+}
 KERNELS = {"kernel_intention", "nystroem_intention"}
 
 
@@ -45,7 +57,7 @@ def kernel_ridge(q, k, v, ridge):
 
 def non_negative(q, k, v, ridge):
     """Q w with w >= 0, by the non-negative least squares of SciPy for each column."""
-    rows = np.concatenate([k, ridge ** 0.5 * np.eye(k.shape[1])])
+    rows = np.concatenate([k, ridge**0.5 * np.eye(k.shape[1])])
     targets = np.concatenate([v, np.zeros((k.shape[1], v.shape[1]))])
     return q @ np.stack([optimize.nnls(rows, column)[0] for column in targets.T], -1)
 

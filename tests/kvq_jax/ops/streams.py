@@ -1,4 +1,5 @@
 """Streams with the options, sizes and draws that their tests share."""
+
 import functools
 
 import jax
@@ -14,7 +15,9 @@ FADING = ("linear", "uniform", "intention", "informer")
 FIXED = ("softmax", "laplace", "erf")
 M, N, D, K = 3, 12, 2, 4
 every_stream = pytest.mark.parametrize("name", STREAMS)
-every_state = pytest.mark.parametrize("name", ["softmax", "erf", "linear", "uniform", "intention"])   # one stream of each kind
+every_state = pytest.mark.parametrize(
+    "name", ["softmax", "erf", "linear", "uniform", "intention"]
+)  # one stream of each kind
 BATCH = {name: jax.jit(functools.partial(OPS[name], **OPTIONS[name])) for name in STREAMS}
 
 

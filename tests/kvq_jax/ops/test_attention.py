@@ -1,4 +1,5 @@
 """Numbers and options of the attention operators; the laws they share are in test_laws.py."""
+
 import functools
 
 import jax
@@ -25,10 +26,11 @@ def test_softmax_scale_is_one_and_flax_agrees_under_its_own():
     q, k, v = draw((2, 3, 1, 4), (2, 5, 1, 4), (2, 5, 1, 6))
     heads_out = lambda x: x[:, :, 0]
     expected = heads_out(nn.dot_product_attention(q, k, v))
-    ours = softmax_attention(heads_out(q), heads_out(k), heads_out(v), scale=4 ** -0.5)
+    ours = softmax_attention(heads_out(q), heads_out(k), heads_out(v), scale=4**-0.5)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(softmax_attention(2 * heads_out(q), heads_out(k), heads_out(v), scale=0.25), expected,
-                               rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        softmax_attention(2 * heads_out(q), heads_out(k), heads_out(v), scale=0.25), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("op, option", [(softmax_attention, "scale"), (laplace_attention, "length_scale")])
@@ -83,10 +85,14 @@ def test_softmax_by_the_library_with_spoilt_keys_and_without_keys():
     mask = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], bool)
     out = LIBRARY(q, k.at[2].set(jnp.nan), v.at[2].set(jnp.inf), mask=mask)
     np.testing.assert_allclose(out[0], softmax_attention(q[:1], k, v, mask=mask[0])[0], rtol=1e-5, atol=1e-6)
-    assert np.isnan(out[1]).all() and not out[2].any()   # who uses a spoilt key is told
+    assert np.isnan(out[1]).all() and not out[2].any()  # who uses a spoilt key is told
     np.testing.assert_array_equal(LIBRARY(q, k[:0], v[:0]), np.zeros((3, 8)))
-    np.testing.assert_allclose(jax.vmap(LIBRARY, (None, None, 1), 1)(q, k, jnp.stack([v, 2 * v], 1))[:, 1],
-                               2 * softmax_attention(q, k, v), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.vmap(LIBRARY, (None, None, 1), 1)(q, k, jnp.stack([v, 2 * v], 1))[:, 1],
+        2 * softmax_attention(q, k, v),
+        rtol=1e-5,
+        atol=1e-6,
+    )
     with pytest.raises(ValueError, match="value"):
         LIBRARY(q, k, v[:, :4])
     with pytest.raises(ValueError, match="(?i)implementation"):
@@ -100,12 +106,16 @@ def lowered(dtype, platform, op=softmax_attention, k=16):
 
 
 def test_softmax_takes_the_library_on_accelerators_only_and_in_half_precision_only(monkeypatch):
-    layout = lambda program: "x256x1x16x" in program.as_text()   # [B, T, H, D]
+    layout = lambda program: "x256x1x16x" in program.as_text()  # [B, T, H, D]
     assert layout(lowered(jnp.bfloat16, "cpu", LIBRARY))
     alone = lowered(jnp.bfloat16, "cpu").compile().memory_analysis().temp_size_in_bytes
     assert not layout(lowered(jnp.bfloat16, "cpu"))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert layout(lowered(jnp.bfloat16, "cuda")) and layout(lowered(jnp.bfloat16, "tpu")) and layout(lowered(jnp.float16, "cuda"))
+    assert (
+        layout(lowered(jnp.bfloat16, "cuda"))
+        and layout(lowered(jnp.bfloat16, "tpu"))
+        and layout(lowered(jnp.float16, "cuda"))
+    )
     for dtype, k in [(jnp.float32, 16), (jnp.bfloat16, 8)]:
         assert not layout(lowered(dtype, "cuda", k=k))
     assert "HIGHEST" in lowered(jnp.float32, "cuda").as_text()
@@ -121,7 +131,9 @@ def test_linear_attention_in_either_order(m, n, d, k):
     q, key, v = draw((m, d), (n, d), (n, k))
     np.testing.assert_allclose(linear_attention(q, key, v), (q @ key.T) @ v, rtol=1e-4, atol=1e-4)
     keep = jnp.arange(n) % 2 == 0
-    np.testing.assert_allclose(linear_attention(q, key, v, mask=keep), (q @ key[keep].T) @ v[keep], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        linear_attention(q, key, v, mask=keep), (q @ key[keep].T) @ v[keep], rtol=1e-4, atol=1e-4
+    )
 
 
 def test_laplace_by_hand():

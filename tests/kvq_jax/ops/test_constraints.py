@@ -1,14 +1,17 @@
 """Constraints on the weights: quadratic programs by SciPy, optimality conditions, methods against each other, derivatives."""
+
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import optimize
 
-from kvq_jax.ops import constraints as module, intention, intention_weights
+from kvq_jax.ops import constraints as module
+from kvq_jax.ops import intention, intention_weights
 from kvq_jax.ops.constraints import METHODS, constrained_intention, constrained_weights
 from tests.kvq_jax.ops.gradients import check_gradients
 
@@ -37,9 +40,13 @@ def quadratic_program(key, value, constraints, bounds):
     gram = key.T @ key + ALPHA * np.eye(key.shape[1])
     linear = key.T @ value
     found = optimize.minimize(
-        lambda w: w @ gram @ w / 2 - linear @ w, np.zeros(len(linear)), jac=lambda w: gram @ w - linear, method="SLSQP",
+        lambda w: w @ gram @ w / 2 - linear @ w,
+        np.zeros(len(linear)),
+        jac=lambda w: gram @ w - linear,
+        method="SLSQP",
         constraints={"type": "ineq", "fun": lambda w: constraints.T @ w - bounds, "jac": lambda w: constraints.T},
-        options={"ftol": 1e-14, "maxiter": 500})
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
     assert found.success
     return found.x
 
@@ -55,7 +62,7 @@ def check_optimality(w, key, value, constraints, bounds, tolerance=1e-8):
 
 
 @few
-@given(seed=st.integers(0, 2 ** 16), p=st.sampled_from([1, 3, 7]))
+@given(seed=st.integers(0, 2**16), p=st.sampled_from([1, 3, 7]))
 def test_exact_is_the_quadratic_program(seed, p):
     with jax.enable_x64(True):
         key, value, constraints, bounds = draw(p=p, seed=seed)
@@ -66,18 +73,20 @@ def test_exact_is_the_quadratic_program(seed, p):
 
 
 @few
-@given(seed=st.integers(0, 2 ** 16), n=st.sampled_from([1, 4, 8]), route=st.sampled_from(["primal", "dual"]))
+@given(seed=st.integers(0, 2**16), n=st.sampled_from([1, 4, 8]), route=st.sampled_from(["primal", "dual"]))
 def test_non_negative_least_squares_is_the_default(seed, n, route):
     with jax.enable_x64(True):
         key, value, *_ = draw(n=n, d=6, seed=seed)
         w = weights(key, value, alpha=ALPHA, route=route)
         for column in range(2):
-            stacked = np.concatenate([key, ALPHA ** 0.5 * np.eye(6)]), np.concatenate([value[:, column], np.zeros(6)])
+            stacked = np.concatenate([key, ALPHA**0.5 * np.eye(6)]), np.concatenate([value[:, column], np.zeros(6)])
             close(w[:, column], optimize.nnls(*stacked)[0])
 
 
 def test_systems_of_the_number_of_keys_broadcast_as_those_of_the_number_of_features(x64):
-    key, value = (jnp.stack([draw(n=4, d=9, k=3, seed=seed)[i] for seed in range(6)]).reshape(3, 2, 4, -1) for i in (0, 1))
+    key, value = (
+        jnp.stack([draw(n=4, d=9, k=3, seed=seed)[i] for seed in range(6)]).reshape(3, 2, 4, -1) for i in (0, 1)
+    )
     query = jnp.asarray(np.random.default_rng(9).normal(size=(3, 2, 5, 9)))
     some = jnp.arange(4) < jnp.array([4, 2, 0])[:, None, None]
     pairs = jnp.asarray(np.random.default_rng(1).random((3, 2, 5, 4)) < 0.6)
@@ -101,9 +110,9 @@ def test_steps_end_where_exchanges_do(route, x64, monkeypatch):
 
 def test_boxes_are_bounded_least_squares(x64):
     key, value, *_ = draw(d=6, k=1)
-    box = jnp.concatenate([jnp.eye(6), -jnp.eye(6)], 1)   # -0.1 <= w <= 0.2
+    box = jnp.concatenate([jnp.eye(6), -jnp.eye(6)], 1)  # -0.1 <= w <= 0.2
     bounds = jnp.concatenate([jnp.full(6, -0.1), jnp.full(6, -0.2)])
-    stacked = np.concatenate([key, ALPHA ** 0.5 * np.eye(6)]), np.concatenate([value[:, 0], np.zeros(6)])
+    stacked = np.concatenate([key, ALPHA**0.5 * np.eye(6)]), np.concatenate([value[:, 0], np.zeros(6)])
     oracle = optimize.lsq_linear(*stacked, (-0.1, 0.2), method="bvls", tol=1e-14)
     close(weights(key, value, alpha=ALPHA, constraints=box, bounds=bounds)[:, 0], oracle.x)
 
@@ -153,8 +162,10 @@ def test_one_shot_can_violate_what_was_satisfied(x64):
 
 def test_one_constraint_and_no_violation(x64):
     key, value, constraints, bounds = draw(p=1)
-    close(weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds),
-          weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds, method="one_shot"))
+    close(
+        weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds),
+        weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds, method="one_shot"),
+    )
     free = intention_weights(key, value, alpha=ALPHA)
     for method in ("exact", "one_shot"):
         close(weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds - 100, method=method), free)
@@ -176,14 +187,18 @@ def test_bounds_may_differ_between_columns(x64):
     each = jnp.stack([bounds, bounds - 1], -1)
     w = weights(key, value, alpha=ALPHA, constraints=constraints, bounds=each)
     for column in range(2):
-        close(w[:, column], weights(key, value, alpha=ALPHA, constraints=constraints, bounds=each[:, column])[:, column])
+        close(
+            w[:, column], weights(key, value, alpha=ALPHA, constraints=constraints, bounds=each[:, column])[:, column]
+        )
 
 
 def test_repeated_and_impossible_constraints(x64):
     key, value, constraints, bounds = draw(p=1)
     twice = jnp.tile(constraints, (1, 3)), jnp.tile(bounds, 3)
-    close(weights(key, value, alpha=ALPHA, constraints=twice[0], bounds=twice[1]),
-          weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds))
+    close(
+        weights(key, value, alpha=ALPHA, constraints=twice[0], bounds=twice[1]),
+        weights(key, value, alpha=ALPHA, constraints=constraints, bounds=bounds),
+    )
     opposite = jnp.concatenate([constraints, -constraints], 1)
     for method in ("exact", "equality"):
         assert jnp.isnan(weights(key, value, constraints=opposite, bounds=jnp.ones(2), method=method)).all()
@@ -252,14 +267,18 @@ def test_gradients_against_finite_differences(method, x64):
 
 def test_gradients_of_systems_of_the_number_of_keys(x64):
     mask = jnp.arange(4) != 2
-    check_gradients(lambda k, v, a: constrained_weights(k, v, mask=mask, alpha=a, route="dual"), *draw(n=4, d=6)[:2], ALPHA)
+    check_gradients(
+        lambda k, v, a: constrained_weights(k, v, mask=mask, alpha=a, route="dual"), *draw(n=4, d=6)[:2], ALPHA
+    )
 
 
 def test_low_precision_in_low_precision_out():
     key, value, constraints, bounds = draw(dtype=jnp.bfloat16)
     out = predict(key, key, value, alpha=ALPHA, constraints=constraints, bounds=bounds)
     assert out.dtype == jnp.bfloat16
-    single = predict(*(x.astype(jnp.float32) for x in (key, key, value)), alpha=ALPHA, constraints=constraints, bounds=bounds)
+    single = predict(
+        *(x.astype(jnp.float32) for x in (key, key, value)), alpha=ALPHA, constraints=constraints, bounds=bounds
+    )
     close(out.astype(jnp.float32), single, 0.02)
 
 

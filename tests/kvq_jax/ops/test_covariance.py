@@ -1,9 +1,11 @@
 """Discriminants: scikit-learn, the dual of Suykens, routes, identities by hand and the laws of KVQ space."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.linear_model import Ridge, RidgeClassifier
@@ -92,7 +94,7 @@ def test_within_class_with_a_ridge_is_scikit_learn_shrinkage(d, x64):
     share = 0.3
     oracle = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share).fit(k, np.argmax(v, -1))
     residuals = k - v @ (v.T @ k / v.sum(0)[:, None])
-    alpha = share / (1 - share) * float((residuals ** 2).sum()) / d
+    alpha = share / (1 - share) * float((residuals**2).sum()) / d
     scores = within_class(q, k, v, alpha=alpha) - np.log(v.mean(0))
     # Their covariance is (1 - share) times ours.
     close(differences(scores), (1 - share) * differences(oracle.decision_function(q) - np.log(v.mean(0))), 1e-7)
@@ -112,7 +114,7 @@ def test_qda_is_the_log_density_of_gaussian_classes(d, x64):
 
 def test_qda_is_scikit_learn_qda(x64):
     q, k, v = draw(m=20, n=40)
-    copies = 5000   # of every key: then their covariance, divided by n - 1, is ours, divided by n
+    copies = 5000  # of every key: then their covariance, divided by n - 1, is ours, divided by n
     oracle = QuadraticDiscriminantAnalysis(solver="svd").fit(np.tile(k, (copies, 1)), np.tile(np.argmax(v, -1), copies))
     close(jax.nn.softmax(qda(q, k, v, alpha=1e-10)), oracle.predict_proba(q), 1e-3)
     close(np.argmax(qda(q, k, v, alpha=1e-10), -1), oracle.predict(q))
@@ -193,7 +195,7 @@ def test_weights_are_copies(name, x64):
 def test_few_shots_in_many_dimensions_solve_small_systems(name):
     q, k, v = draw(m=75, n=25, d=8192, classes=5, dtype=np.float32)
     compiled = JITTED[name].lower(q, k, v).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 100e6   # one 8192 x 8192 matrix is 268e6
+    assert compiled.memory_analysis().temp_size_in_bytes < 100e6  # one 8192 x 8192 matrix is 268e6
     scores = JITTED[name](q, k, v)
     assert np.isfinite(scores).all()
     close(np.argmax(JITTED[name](k, k, v), -1), np.argmax(v, -1))
@@ -208,14 +210,14 @@ def test_few_shots_in_many_dimensions_solve_small_systems(name):
 
 @every
 @settings(max_examples=5, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2 ** 16), keep=st.lists(st.booleans(), min_size=6, max_size=6))
+@given(seed=st.integers(0, 2**16), keep=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_permutations_and_masks(name, seed, keep):
     with jax.enable_x64(True):
         q, k, v = draw(seed=seed)
         rng = np.random.default_rng(seed)
         rows, queries, op = rng.permutation(9), rng.permutation(4), JITTED[name]
         close(op(q[queries], k[rows], v[rows]), op(q, k, v)[queries], 1e-7)
-        keep = np.array([True, True, True, *keep])   # draw's first keys are one of each class
+        keep = np.array([True, True, True, *keep])  # draw's first keys are one of each class
         expected = JITTED[name](q, k, v, sample_weight=keep.astype(float))
         spoil = jnp.where(keep, 0.0, jnp.nan)[:, None]
         close(JITTED[name](q, k + spoil, v + spoil, mask=jnp.asarray(keep)), expected, 1e-7)
@@ -233,7 +235,9 @@ def test_each_query_may_have_its_own_keys(name, x64):
     mask = np.ones((3, 9), bool)
     mask[0, 3], mask[1], mask[2, 5] = False, False, False
     weight = np.arange(1.0, 10.0)
-    out = jax.jit(lambda *a: DISCRIMINANTS[name](*a, mask=jnp.asarray(mask), sample_weight=weight, alpha=jnp.float64(0.4)))(q, k, v)
+    out = jax.jit(
+        lambda *a: DISCRIMINANTS[name](*a, mask=jnp.asarray(mask), sample_weight=weight, alpha=jnp.float64(0.4))
+    )(q, k, v)
     for row in (0, 2):
         close(out[row], JITTED[name](q, k[mask[row]], v[mask[row]], sample_weight=weight[mask[row]], alpha=0.4)[row])
     close(out[1], np.zeros(3))
@@ -244,7 +248,9 @@ def test_each_query_may_have_its_own_keys(name, x64):
 def test_no_key_left_gives_zeros_and_finite_gradients(name, mask_shape, d):
     q, k, v = draw(d=d, dtype=np.float32)
     k = k.at[0].set(jnp.nan)
-    loss = lambda q, k, v: (lambda out: (out.sum(), out))(DISCRIMINANTS[name](q, k, v, mask=jnp.zeros(mask_shape, bool)))
+    loss = lambda q, k, v: (lambda out: (out.sum(), out))(
+        DISCRIMINANTS[name](q, k, v, mask=jnp.zeros(mask_shape, bool))
+    )
     grads, out = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(q, k, v)
     close(out, np.zeros((4, 3)))
     assert all(not np.asarray(g).any() for g in grads)
@@ -271,7 +277,9 @@ def test_batch_axes_are_loops(name, x64):
     op = jax.jit(DISCRIMINANTS[name])
     loop = jnp.stack([op(*x[:3], mask=x[3], alpha=x[4]) for x in zip(q, k, v, mask, alpha)])
     close(op(q, k, v, mask=mask, alpha=alpha), loop)
-    close(jax.jit(jax.vmap(lambda q, k, v, mask, alpha: op(q, k, v, mask=mask, alpha=alpha)))(q, k, v, mask, alpha), loop)
+    close(
+        jax.jit(jax.vmap(lambda q, k, v, mask, alpha: op(q, k, v, mask=mask, alpha=alpha)))(q, k, v, mask, alpha), loop
+    )
     close(op(q, k[0], v[0]), jnp.stack([op(x, k[0], v[0]) for x in q]))
 
 

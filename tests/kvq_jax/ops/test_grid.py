@@ -1,4 +1,5 @@
 """Mode-3 unfolding: fold undoes it, 1x1 convolution and attention act on it, and the output's grid is the query's."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,16 +20,19 @@ def close(a, b, tolerance=1e-5):
 def convolve(image, kernel):
     """image [B, h, w, c], kernel [a, b, c, k], circular padding."""
     pad = [(0, 0)] + [((n - 1) // 2, n // 2) for n in kernel.shape[:2]] + [(0, 0)]
-    return jax.lax.conv_general_dilated(jnp.pad(image, pad, mode="wrap"), kernel, (1, 1), "VALID",
-                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.lax.conv_general_dilated(
+        jnp.pad(image, pad, mode="wrap"), kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
 
 
-@pytest.mark.parametrize("shape, axes", [((3, 4, 2), 2), ((5, 3, 4, 2), 2), ((2, 5, 3, 4, 2), 2), ((5, 3, 4, 2), 3), ((6, 2), 1)])
+@pytest.mark.parametrize(
+    "shape, axes", [((3, 4, 2), 2), ((5, 3, 4, 2), 2), ((2, 5, 3, 4, 2), 2), ((5, 3, 4, 2), 3), ((6, 2), 1)]
+)
 def test_fold_undoes_unfold(shape, axes):
     grid = draw(*shape)
     rows = unfold(grid, axes)
-    assert rows.shape == (*shape[:-axes - 1], np.prod(shape[-axes - 1:-1]), 2)
-    assert (fold(rows, shape[-axes - 1:-1]) == grid).all()
+    assert rows.shape == (*shape[: -axes - 1], np.prod(shape[-axes - 1 : -1]), 2)
+    assert (fold(rows, shape[-axes - 1 : -1]) == grid).all()
 
 
 def test_points_are_in_row_major_order():
@@ -58,7 +62,7 @@ def test_permutation_law_of_convolutions():
 def test_grid_attention_is_the_operator_on_points(name):
     query, key, value = draw(2, 2, 3, 4), draw(2, 4, 5, 4, seed=1), draw(2, 4, 5, 6, seed=2)
     out = jax.jit(lambda *a: grid_attention(*a, op=OPS[name]))(query, key, value)
-    assert out.shape == (2, 2, 3, 6)   # the query's grid, the values' channels
+    assert out.shape == (2, 2, 3, 6)  # the query's grid, the values' channels
     expected = jax.jit(OPS[name])(*(x.reshape(2, -1, x.shape[-1]) for x in (query, key, value)))
     close(out, expected.reshape(2, 2, 3, 6))
     close(out[1, 1, 2], expected[1, 5])
@@ -70,7 +74,7 @@ def test_self_attention_on_pixels_is_permutation_equivariant(op):
     permute = lambda grid: fold(unfold(grid)[:, rows], (3, 4))
     attend = jax.jit(lambda x: grid_attention(x, x, x, op=op))
     close(attend(permute(image)), permute(attend(image)), 1e-4)
-    close(attend(image[:, ::-1, ::-1]), attend(image)[:, ::-1, ::-1], 1e-4)   # flips are permutations too
+    close(attend(image[:, ::-1, ::-1]), attend(image)[:, ::-1, ::-1], 1e-4)  # flips are permutations too
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (2, 2), (8, 6)])
@@ -79,14 +83,16 @@ def test_query_grid_sets_the_output_grid(grid):
     out = grid_attention(learnt, image, image)
     assert out.shape == (2, *grid, 3)
     flipped = image[:, ::-1]
-    close(grid_attention(learnt, flipped, flipped), out)   # a learnable query: invariant
+    close(grid_attention(learnt, flipped, flipped), out)  # a learnable query: invariant
 
 
 def test_video():
     video, query = draw(2, 3, 4, 5, 6), draw(2, 2, 2, 2, 6, seed=1)
     out = grid_attention(query, video, video, axes=3)
     assert out.shape == query.shape
-    close(out[1, 1, 0, 1], softmax_attention(query[1, 1, 0, 1][None], video[1].reshape(60, 6), video[1].reshape(60, 6))[0])
+    close(
+        out[1, 1, 0, 1], softmax_attention(query[1, 1, 0, 1][None], video[1].reshape(60, 6), video[1].reshape(60, 6))[0]
+    )
     image = draw(2, 7, 8, 6, seed=2)
     assert grid_attention(image, video, video, key_axes=3).shape == (2, 7, 8, 6)
 
@@ -100,7 +106,10 @@ def test_masks():
     close(grid_attention(query, key, value, mask=jnp.broadcast_to(keep, (2, 3, 3))), out)
     close(grid_attention(query, key, value, mask=jnp.broadcast_to(keep, (2, 2, 3, 3, 3))), out)
     pairs = jax.random.bernoulli(jax.random.key(0), 0.5, (2, 2, 3, 3, 3))
-    close(grid_attention(query, key, value, mask=pairs).reshape(2, 6, 5), softmax_attention(*rows, mask=pairs.reshape(2, 6, 9)))
+    close(
+        grid_attention(query, key, value, mask=pairs).reshape(2, 6, 5),
+        softmax_attention(*rows, mask=pairs.reshape(2, 6, 9)),
+    )
     close(grid_attention(query, key, value, mask=jnp.zeros((3, 3), bool)), np.zeros((2, 2, 3, 5)))
 
 

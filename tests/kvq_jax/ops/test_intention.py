@@ -1,4 +1,5 @@
 """Intention: routes, forms, limits and oracles; the laws it shares with attention are in test_laws.py."""
+
 import functools
 
 import jax
@@ -9,12 +10,19 @@ from jax.test_util import check_grads
 from scipy import linalg
 from sklearn.linear_model import Ridge
 
-from kvq_jax.ops import (informer, intention, intention_weights, linear_attention, sigma_informer, sigma_intention,
-                         softmax_attention)
-from kvq_jax.ops import routes
+from kvq_jax.ops import (
+    informer,
+    intention,
+    intention_weights,
+    linear_attention,
+    routes,
+    sigma_informer,
+    sigma_intention,
+    softmax_attention,
+)
 
 both = pytest.mark.parametrize("op", [intention, sigma_intention])
-SHAPES = [(3, 7, 2, 4), (2, 3, 5, 1), (3, 4, 4, 2), (2, 1, 3, 2)]   # M, N, d, k: N > d, N < d, N = d, one key
+SHAPES = [(3, 7, 2, 4), (2, 3, 5, 1), (3, 4, 4, 2), (2, 1, 3, 2)]  # M, N, d, k: N > d, N < d, N = d, one key
 
 
 def draw(shape, seed=0, dtype=jnp.float64):
@@ -33,7 +41,9 @@ def close(a, b, tolerance=1e-9):
 def test_primal_is_dual(op, form, shape, x64):
     q, k, v = draw(shape)
     mask = jnp.arange(shape[1]) != 1
-    solved = jax.jit(lambda: [op(q, k, v, mask=mask, alpha=0.3, form=form, route=r) for r in ("primal", "dual", "auto")])()
+    solved = jax.jit(
+        lambda: [op(q, k, v, mask=mask, alpha=0.3, form=form, route=r) for r in ("primal", "dual", "auto")]
+    )()
     close(solved[0], solved[1])
     close(solved[0], solved[2])
 
@@ -54,9 +64,15 @@ def test_pinv_is_the_limit_of_small_alpha(op, shape, x64):
     q, k, v = draw(shape)
     keep = np.array([i for i in range(shape[1]) if i != 1])
     mask = jnp.zeros(shape[1], bool).at[keep].set(True)
-    exact, limit, informers, masked, deleted = jax.jit(lambda: (
-        op(q, k, v, alpha=0), op(q, k, v, alpha=1e-9), op(q, k, v, alpha=0.0, route="pinv", form="informer"),
-        op(q, k, v, alpha=0, mask=mask), op(q, k[keep], v[keep], alpha=0)))()
+    exact, limit, informers, masked, deleted = jax.jit(
+        lambda: (
+            op(q, k, v, alpha=0),
+            op(q, k, v, alpha=1e-9),
+            op(q, k, v, alpha=0.0, route="pinv", form="informer"),
+            op(q, k, v, alpha=0, mask=mask),
+            op(q, k[keep], v[keep], alpha=0),
+        )
+    )()
     close(limit, exact, 1e-5)
     close(informers, exact, 1e-12)
     close(masked, deleted, 1e-9)
@@ -81,10 +97,10 @@ def test_scikit_learn_ridge(shape, x64):
 
 def test_numbers_by_hand():
     one = lambda x: jnp.array([[x]])
-    close(intention(one(1.0), one(4.0), one(1.0), alpha=0), [[0.25]], 1e-6)                # f_ls = 1 / kappa
-    close(intention(one(1.0), one(2.0), one(3.0), alpha=2.0), [[1.0]], 1e-6)               # 2 * 3 / (4 + 2)
-    close(informer(one(1.0), one(2.0), one(3.0), alpha=0.25), [[6 / 3.25]], 1e-6)          # 6 / (0.75 * 4 + 0.25)
-    close(sigma_intention(one(5.0), one(2.0), one(3.0), alpha=2.0), [[3.0]], 1e-6)         # one key: softmax is one
+    close(intention(one(1.0), one(4.0), one(1.0), alpha=0), [[0.25]], 1e-6)  # f_ls = 1 / kappa
+    close(intention(one(1.0), one(2.0), one(3.0), alpha=2.0), [[1.0]], 1e-6)  # 2 * 3 / (4 + 2)
+    close(informer(one(1.0), one(2.0), one(3.0), alpha=0.25), [[6 / 3.25]], 1e-6)  # 6 / (0.75 * 4 + 0.25)
+    close(sigma_intention(one(5.0), one(2.0), one(3.0), alpha=2.0), [[3.0]], 1e-6)  # one key: softmax is one
     # Two keys, scores q k / (k'k + alpha) = log 3 and 0.
     q, k, v = one(2.0 * np.log(3.0)), jnp.array([[1.0], [0.0]]), jnp.array([[4.0], [0.0]])
     close(sigma_intention(q, k, v, alpha=1.0), [[3.0]], 1e-6)
@@ -103,7 +119,7 @@ def test_small_alpha_recovers_the_map_from_noiseless_data(x64):
 def test_large_alpha_is_attention(op, limit, route, x64):
     q, k, v = draw((3, 7, 2, 4))
     error = lambda alpha: np.abs(op(alpha * q, k, v, alpha=alpha, route=route) - limit(q, k, v)).max()
-    assert error(1e6) < 1e-3 and error(1e8) < 0.02 * error(1e6)   # at rate 1 / alpha
+    assert error(1e6) < 1e-3 and error(1e8) < 0.02 * error(1e6)  # at rate 1 / alpha
 
 
 @pytest.mark.parametrize("op, of", [(informer, intention), (sigma_informer, sigma_intention)])
@@ -141,7 +157,9 @@ def test_learnt_alpha(op, route, x64):
     close(jax.jit(lambda: op(q[1], k[1], v[1], alpha=2.0, route=route))(), expected[1])
     close(run(q, k, v, alpha=per_head), expected)
     close(run(q, k, v, alpha=per_head, mask=jnp.ones((2, 3, 5), bool)), expected)
-    check_grads(jax.jit(lambda a: op(q, k, v, alpha=a, route=route)), (per_head,), order=1, modes=["rev"], atol=1e-4, rtol=1e-4)
+    check_grads(
+        jax.jit(lambda a: op(q, k, v, alpha=a, route=route)), (per_head,), order=1, modes=["rev"], atol=1e-4, rtol=1e-4
+    )
 
 
 @both
@@ -150,29 +168,33 @@ def test_duplicate_keys(op, route, x64):
     q, k, v = draw((3, 4, 2, 2))
     k, v = jnp.concatenate([k, k]), jnp.concatenate([v, v])
     out = op(q, k, v, alpha=1e-2, route=route)
-    if op is intention:   # twice the data is half the ridge
+    if op is intention:  # twice the data is half the ridge
         close(out, op(q, k[:4], v[:4], alpha=5e-3, route=route))
     grads = jax.jit(jax.grad(lambda *a: op(*a, alpha=1e-2, route=route).sum(), argnums=(0, 1, 2)))(q, k, v)
     assert all(np.isfinite(g).all() for g in grads)
-    exact = op(q, k, v, alpha=0)   # rank deficient in the dual
+    exact = op(q, k, v, alpha=0)  # rank deficient in the dual
     assert np.isfinite(exact).all()
 
 
-@pytest.mark.parametrize("alpha", [1e-1, 1e-3, 1e-4])   # condition 1e3, 1e5, 1e6
+@pytest.mark.parametrize("alpha", [1e-1, 1e-3, 1e-4])  # condition 1e3, 1e5, 1e6
 def test_float32_of_a_large_and_badly_conditioned_system(alpha):
     rng = np.random.default_rng(0)
-    n = 150   # above the size of one block
+    n = 150  # above the size of one block
     basis, _ = np.linalg.qr(rng.normal(size=(n, n)))
     k = (basis * np.logspace(1, -3, n)) @ basis.T
     q, v = rng.normal(size=(8, n)), k @ rng.normal(size=(n, 8))
     exact = q @ np.linalg.solve(k.T @ k + alpha * np.eye(n), k.T @ v)
     error = lambda x: np.linalg.norm(np.asarray(x, np.float64) - exact) / np.linalg.norm(exact)
     q, k, v = (x.astype(np.float32) for x in (q, k, v))
-    gram = (k @ k.T + np.float32(alpha) * np.eye(n, dtype=np.float32))
-    library = {"dual": q @ k.T @ linalg.cho_solve(linalg.cho_factor(gram), v),
-               "primal": q @ linalg.cho_solve(linalg.cho_factor(gram), k.T @ v)}   # k is symmetric here
+    gram = k @ k.T + np.float32(alpha) * np.eye(n, dtype=np.float32)
+    library = {
+        "dual": q @ k.T @ linalg.cho_solve(linalg.cho_factor(gram), v),
+        "primal": q @ linalg.cho_solve(linalg.cho_factor(gram), k.T @ v),
+    }  # k is symmetric here
     for route, expected in library.items():
-        assert error(jax.jit(functools.partial(intention, alpha=alpha, route=route))(q, k, v)) <= 2 * error(expected), route
+        assert error(jax.jit(functools.partial(intention, alpha=alpha, route=route))(q, k, v)) <= 2 * error(expected), (
+            route
+        )
 
 
 @pytest.mark.parametrize("shape", [(2, 64, 4, 3), (64, 5, 40, 3), (3, 5, 40, 64), (64, 5, 40, 1)])
@@ -183,12 +205,17 @@ def test_auto_takes_the_plan_with_the_fewest_products(shape):
     assert chosen.cost(m, n, d, k) == min(p.cost(m, n, d, k) for p in routes.PREDICTIONS if p.route != "pinv")
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(alpha=-1.0), "alpha must be >= 0"), (dict(alpha=float("nan")), "alpha must be >= 0"),
-    (dict(alpha=1.5, form="informer"), r"alpha must be in \[0, 1\]"),
-    (dict(route="fast"), "unknown route 'fast': expected one of auto, primal, dual, pinv"),
-    (dict(form="lasso"), "unknown form 'lasso': expected one of ridge, informer"),
-    (dict(route="pinv", alpha=0.1), "pass alpha=0")])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(alpha=-1.0), "alpha must be >= 0"),
+        (dict(alpha=float("nan")), "alpha must be >= 0"),
+        (dict(alpha=1.5, form="informer"), r"alpha must be in \[0, 1\]"),
+        (dict(route="fast"), "unknown route 'fast': expected one of auto, primal, dual, pinv"),
+        (dict(form="lasso"), "unknown form 'lasso': expected one of ridge, informer"),
+        (dict(route="pinv", alpha=0.1), "pass alpha=0"),
+    ],
+)
 @pytest.mark.parametrize("op", [intention, sigma_intention, lambda q, k, v, **o: intention_weights(k, v, **o)])
 def test_bad_options_are_one_clear_line(op, options, message):
     with pytest.raises(ValueError, match=message) as error:

@@ -1,4 +1,5 @@
 """Kernels, kernel Intention, whitening and Nystroem: scikit-learn, identities, laws and gradients where they could fail."""
+
 import functools
 
 import jax
@@ -39,9 +40,9 @@ ORACLES = {
     "polynomial": functools.partial(pairwise.polynomial_kernel, gamma=0.6, degree=3, coef0=1),
     "gaussian": functools.partial(pairwise.rbf_kernel, gamma=0.6),
     "laplacian": functools.partial(pairwise.laplacian_kernel, gamma=0.6),
-    "matern12": Matern(1.2 ** -0.5, nu=0.5),
-    "matern32": Matern(1.2 ** -0.5, nu=1.5),
-    "matern52": Matern(1.2 ** -0.5, nu=2.5),
+    "matern12": Matern(1.2**-0.5, nu=0.5),
+    "matern32": Matern(1.2**-0.5, nu=1.5),
+    "matern52": Matern(1.2**-0.5, nu=2.5),
 }
 
 
@@ -61,12 +62,12 @@ def test_rules_for_the_width(x64):
     absolute = np.abs(some[:, None] - some).sum(-1)[pairs]
     rule = lambda name, kernel: jax.jit(functools.partial(BANDWIDTHS[name], KERNELS[kernel]))(key, keep)
     close(rule("variance", "gaussian"), [[1 / (3 * variance)]])
-    close(rule("variance", "laplacian"), [[1 / (3 * variance ** 0.5)]])
+    close(rule("variance", "laplacian"), [[1 / (3 * variance**0.5)]])
     close(rule("median", "gaussian"), [[1 / (2 * np.median(square))]])
     close(rule("median", "laplacian"), [[1 / np.median(absolute)]])
-    assert BANDWIDTHS["median"](KERNELS["gaussian"], key[:1], None) == 0.5   # one key: any finite width
+    assert BANDWIDTHS["median"](KERNELS["gaussian"], key[:1], None) == 0.5  # one key: any finite width
     assert BANDWIDTHS["variance"](KERNELS["gaussian"], key[:1], None) == 1 / 3
-    centred = key - key.mean(0)   # then ours is scikit-learn's gamma='scale'
+    centred = key - key.mean(0)  # then ours is scikit-learn's gamma='scale'
     close(BANDWIDTHS["variance"](KERNELS["gaussian"], centred, None), [[1 / (3 * centred.var())]])
 
 
@@ -76,10 +77,14 @@ def test_kernel_intention_is_scikit_learn_kernel_ridge(kernel, x64):
     names = {"gaussian": "rbf", "polynomial": "poly"}
     oracle = KernelRidge(alpha=0.3, kernel=names.get(kernel, kernel), gamma=0.6, degree=3, coef0=1).fit(k, v)
     close(jit(kernel_intention, kernel=kernel, alpha=0.3, gamma=0.6)(q, k, v), oracle.predict(q))
-    close(jit(kernel_intention, kernel=kernel, alpha=0.3, gamma=0.6)(q[:1], k, v), oracle.predict(q[:1]))   # the other side
+    close(
+        jit(kernel_intention, kernel=kernel, alpha=0.3, gamma=0.6)(q[:1], k, v), oracle.predict(q[:1])
+    )  # the other side
 
 
-@pytest.mark.parametrize("kernel, prior", [("gaussian", RBF(1.2 ** -0.5, "fixed")), ("matern52", Matern(1.2 ** -0.5, "fixed", 2.5))])
+@pytest.mark.parametrize(
+    "kernel, prior", [("gaussian", RBF(1.2**-0.5, "fixed")), ("matern52", Matern(1.2**-0.5, "fixed", 2.5))]
+)
 def test_kernel_intention_is_the_posterior_mean_of_a_gaussian_process(kernel, prior, x64):
     q, k, v = draw()
     oracle = GaussianProcessRegressor(prior, alpha=0.3, optimizer=None).fit(k, v)
@@ -106,7 +111,9 @@ def test_linear_whitening_identity(root, x64):
     q, k, v = draw(n=5, d=7)
     phi = jax.jit(lambda x: whitening(x, k, kernel="linear", jitter=0.0, root=root))
     close(phi(k) @ phi(k).T, k @ k.T)
-    close(jit(intention, alpha=0.3, route="primal")(phi(q), phi(k), v), jit(intention, alpha=0.3, route="dual")(q, k, v))
+    close(
+        jit(intention, alpha=0.3, route="primal")(phi(q), phi(k), v), jit(intention, alpha=0.3, route="dual")(q, k, v)
+    )
     if root == "symmetric":
         close(phi(q), q @ k.T @ linalg.inv(linalg.sqrtm(np.asarray(k @ k.T))), 1e-8)
 
@@ -125,7 +132,7 @@ def test_intention_on_whitened_features_is_kernel_intention(kernel, root, x64):
 
 def test_discriminants_take_kernels(x64):
     q, k, _ = draw(n=12)
-    v = jnp.eye(2)[(jnp.square(k).sum(-1) > 2.5).astype(int)]   # a circle: no linear boundary
+    v = jnp.eye(2)[(jnp.square(k).sum(-1) > 2.5).astype(int)]  # a circle: no linear boundary
     phi = jax.jit(lambda x: whitening(x, k))
     scores = jax.jit(functools.partial(covariance.within_class, alpha=1e-3))(phi(k), phi(k), v)
     close(jnp.argmax(scores, -1), jnp.argmax(v, -1))
@@ -149,7 +156,9 @@ def test_nystroem_is_subset_of_regressors(x64):
     kernel = functools.partial(pairwise.rbf_kernel, gamma=gamma)
     to_keys = kernel(k, landmarks)
     weights = np.linalg.solve(to_keys.T @ to_keys + alpha * kernel(landmarks), to_keys.T @ v)
-    close(jit(nystroem_intention, alpha=alpha, gamma=gamma)(q, k, v, landmarks=landmarks), kernel(q, landmarks) @ weights)
+    close(
+        jit(nystroem_intention, alpha=alpha, gamma=gamma)(q, k, v, landmarks=landmarks), kernel(q, landmarks) @ weights
+    )
 
 
 def test_random_landmarks_are_kept_keys(x64):
@@ -161,12 +170,14 @@ def test_random_landmarks_are_kept_keys(x64):
     _, there = features.draw(jax.random.key(0), k, keep[:, None], 5)
     assert there.sum() == 3
     out = jit(nystroem_intention, alpha=0.3, landmarks=5)(k, k, v, mask=keep, rng=jax.random.key(0))
-    close(out, jit(kernel_intention, alpha=0.3)(k, k, v, mask=keep))   # all three that are left
+    close(out, jit(kernel_intention, alpha=0.3)(k, k, v, mask=keep))  # all three that are left
 
 
 def test_landmarks_learn():
     q, k, v = draw(n=30, dtype=np.float32)
-    loss = jax.jit(jax.value_and_grad(lambda x: jnp.mean((nystroem_intention(k, k, v, landmarks=x, gamma=0.5) - v) ** 2)))
+    loss = jax.jit(
+        jax.value_and_grad(lambda x: jnp.mean((nystroem_intention(k, k, v, landmarks=x, gamma=0.5) - v) ** 2))
+    )
     landmarks = k[:4]
     before = loss(landmarks)[0]
     for _ in range(20):
@@ -192,9 +203,15 @@ def test_laws(op, x64):
     assert not np.asarray(expected[2]).any()
 
 
-@pytest.mark.parametrize("op, kernel", [
-    (kernel_intention, "gaussian"), (kernel_intention, "matern12"),
-    (nystroem_intention, "gaussian"), (nystroem_intention, "laplacian")])
+@pytest.mark.parametrize(
+    "op, kernel",
+    [
+        (kernel_intention, "gaussian"),
+        (kernel_intention, "matern12"),
+        (nystroem_intention, "gaussian"),
+        (nystroem_intention, "laplacian"),
+    ],
+)
 def test_duplicate_points_and_empty_masks_have_finite_gradients(op, kernel):
     q, k, v = draw(dtype=np.float32)
     k = k.at[1].set(k[0]).at[2].set(k[0]).at[5].set(jnp.nan)
@@ -208,7 +225,7 @@ def test_duplicate_points_and_empty_masks_have_finite_gradients(op, kernel):
         assert np.isfinite(g).all() and np.asarray(g).any()
     for g in gradient(q, k, v, jnp.zeros(6, bool)):
         assert not np.asarray(g).any()
-    for g in gradient(q, k, v, jnp.arange(6) < 3):   # one point, three times
+    for g in gradient(q, k, v, jnp.arange(6) < 3):  # one point, three times
         assert np.isfinite(g).all()
 
 
@@ -220,19 +237,35 @@ def test_batch_axes_are_loops(op, x64):
     op = jax.jit(op)
     loop = jnp.stack([op(*x[:3], mask=x[3], alpha=x[4], gamma=x[5]) for x in zip(q, k, v, mask, alpha, gamma)])
     close(op(q, k, v, mask=mask, alpha=alpha, gamma=gamma), loop)
-    close(jax.jit(jax.vmap(lambda q, k, v, mask, a, g: op(q, k, v, mask=mask, alpha=a, gamma=g)))(q, k, v, mask, alpha, gamma), loop)
+    close(
+        jax.jit(jax.vmap(lambda q, k, v, mask, a, g: op(q, k, v, mask=mask, alpha=a, gamma=g)))(
+            q, k, v, mask, alpha, gamma
+        ),
+        loop,
+    )
     close(op(q, k[0], v[0]), jnp.stack([op(x, k[0], v[0]) for x in q]))
 
 
-@pytest.mark.parametrize("op, kernel, gamma", [
-    (kernel_intention, "gaussian", "variance"), (kernel_intention, "matern32", "median"), (kernel_intention, "polynomial", None),
-    (nystroem_intention, "gaussian", None), (nystroem_intention, "laplacian", "variance")])
+@pytest.mark.parametrize(
+    "op, kernel, gamma",
+    [
+        (kernel_intention, "gaussian", "variance"),
+        (kernel_intention, "matern32", "median"),
+        (kernel_intention, "polynomial", None),
+        (nystroem_intention, "gaussian", None),
+        (nystroem_intention, "laplacian", "variance"),
+    ],
+)
 def test_gradients_against_finite_differences(op, kernel, gamma, x64):
     mask = jnp.arange(6) != 2
     if gamma is None:
-        check_gradients(lambda q, k, v, a, g: op(q, k, v, mask=mask, alpha=a, gamma=g, kernel=kernel), *draw(seed=1), 0.3, 0.6)
+        check_gradients(
+            lambda q, k, v, a, g: op(q, k, v, mask=mask, alpha=a, gamma=g, kernel=kernel), *draw(seed=1), 0.3, 0.6
+        )
     else:
-        check_gradients(lambda q, k, v, a: op(q, k, v, mask=mask, alpha=a, gamma=gamma, kernel=kernel), *draw(seed=1), 0.3)
+        check_gradients(
+            lambda q, k, v, a: op(q, k, v, mask=mask, alpha=a, gamma=gamma, kernel=kernel), *draw(seed=1), 0.3
+        )
 
 
 def test_symmetric_root_has_a_gradient_at_repeated_eigenvalues(x64):

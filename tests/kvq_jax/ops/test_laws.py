@@ -1,23 +1,25 @@
 """The laws that every member of KVQ space obeys, for every operator of the table."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import kvq_jax
 from kvq_jax.ops import OPS
 from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 
-SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]   # M, N, d, k: N > d, N < d, all one, N = d
+SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]  # M, N, d, k: N > d, N < d, all one, N = d
 every_op = pytest.mark.parametrize("name", OPS)
 # The only exceptions to the laws below, each with its reason.
 #   Labels have no derivative from differences, which would make them fractions of a key and some of them negative, and a class that a
 #   mask empties scores -inf; tests/kvq_jax/ops/test_covariance.py has the derivatives by keys, queries, sample weights and alpha.
 NOT_DIFFERENTIATED = LABELS
 few = settings(max_examples=10, deadline=None, derandomize=True)
-shape_and_seed = given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 2 ** 16))
+shape_and_seed = given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 2**16))
 
 # One compilation per operator and shape serves all tests.
 JITTED = {name: jax.jit(op) for name, op in OPS.items()}
@@ -46,7 +48,9 @@ def test_references_cover_the_table():
 def test_float64_reference(name, shape, seed):
     with jax.enable_x64(True):
         arrays = draw(name, shape, seed)
-        close(JITTED[name](*arrays), REFERENCES[name](*map(np.asarray, arrays)), 1e-10 if shape[1] != shape[2] else 1e-8)
+        close(
+            JITTED[name](*arrays), REFERENCES[name](*map(np.asarray, arrays)), 1e-10 if shape[1] != shape[2] else 1e-8
+        )
 
 
 @every_op
@@ -80,7 +84,7 @@ def test_permutation_laws(name, shape, seed):
 
 @every_op
 @few
-@given(seed=st.integers(0, 2 ** 16), keep=st.lists(st.booleans(), min_size=5, max_size=5))
+@given(seed=st.integers(0, 2**16), keep=st.lists(st.booleans(), min_size=5, max_size=5))
 def test_masked_keys_are_absent_keys(name, seed, keep):
     with jax.enable_x64(True):
         q, k, v = draw(name, (3, 5, 2, 4), seed)
@@ -94,12 +98,12 @@ def test_masked_keys_are_absent_keys(name, seed, keep):
 @every_op
 def test_pair_mask_gives_each_query_its_own_keys(name, x64):
     q, k, v = draw(name, (3, 5, 2, 4))
-    k, v = k.at[4].set(jnp.nan), v.at[4].set(jnp.inf)   # used by nobody but the last query
+    k, v = k.at[4].set(jnp.nan), v.at[4].set(jnp.inf)  # used by nobody but the last query
     mask = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 1, 1, 1]], bool)
     out = JITTED[name](q, k, v, mask=jnp.asarray(mask))
     close(out[0], REFERENCES[name](*(np.asarray(x) for x in (q[:1], k[mask[0]], v[mask[0]])))[0], 1e-8)
     close(out[1], np.zeros(4))
-    assert not np.isfinite(out[2]).any()   # a query that does use them is told so
+    assert not np.isfinite(out[2]).any()  # a query that does use them is told so
     grads = jax.jit(jax.grad(lambda *a: OPS[name](*a, mask=jnp.asarray(mask))[:2].sum(), argnums=(0, 1, 2)))(q, k, v)
     assert all(np.isfinite(g[:2]).all() for g in grads)
 
@@ -149,7 +153,7 @@ def test_batch_axes_are_loops(name, x64):
     close(jax.jit(jax.vmap(lambda q, k, v, mask: OPS[name](q, k, v, mask=mask)))(q, k, v, mask), loop, 1e-9)
     fold = lambda x: x.reshape(2, 2, *x.shape[1:])
     close(JITTED[name](*map(fold, (q, k, v)), mask=fold(mask)), fold(loop), 1e-9)
-    shared = jnp.stack([JITTED[name](x, k[0], v[0]) for x in q])   # one set, many batches of queries
+    shared = jnp.stack([JITTED[name](x, k[0], v[0]) for x in q])  # one set, many batches of queries
     close(JITTED[name](q, k[0], v[0]), shared, 1e-9)
     per_value = jnp.stack([JITTED[name](q[0], k[0], x) for x in v])
     close(JITTED[name](q[0], k[0], v), per_value, 1e-9)
@@ -188,8 +192,10 @@ def test_gradients_against_finite_differences(name, shape, x64):
 
 
 @every_op
-@pytest.mark.parametrize("shapes", [((3, 2), (5, 3), (5, 4)), ((3, 2), (5, 2), (4, 4)), ((2,), (5, 2), (5, 4)),
-                                    ((2, 3, 2), (3, 5, 2), (5, 4))])
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 2), (5, 3), (5, 4)), ((3, 2), (5, 2), (4, 4)), ((2,), (5, 2), (5, 4)), ((2, 3, 2), (3, 5, 2), (5, 4))],
+)
 def test_shapes_that_do_not_fit(name, shapes):
     with pytest.raises(ValueError, match="expected query") as error:
         OPS[name](*(jnp.ones(s) for s in shapes))

@@ -1,10 +1,10 @@
 """The solves: accuracy against float64, gradients, batches, and the pseudo-inverse at its hard points."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
-
 from scipy import linalg
 
 from kvq_jax.ops import linalg as kvq_linalg
@@ -28,8 +28,12 @@ def test_a_batch_of_library_calls_is_a_loop():
         return kvq_linalg.solve(matrices, rhs)
 
     each = jnp.stack([jnp.stack([solve(m, r[0]) for m in row]) for row, r in zip(matrices, rhs)])
-    for found in (solve(matrices, rhs), jax.vmap(solve)(matrices, rhs), jax.vmap(solve, (0, None))(matrices, rhs[0]),
-                  jax.vmap(jax.vmap(solve, (0, None)), (0, 0))(matrices, rhs[:, 0])):
+    for found in (
+        solve(matrices, rhs),
+        jax.vmap(solve)(matrices, rhs),
+        jax.vmap(solve, (0, None))(matrices, rhs[0]),
+        jax.vmap(jax.vmap(solve, (0, None)), (0, 0))(matrices, rhs[:, 0]),
+    ):
         np.testing.assert_allclose(found, each, rtol=1e-5)
     assert "while" in jax.jit(solve).lower(matrices, rhs).as_text()
 
@@ -39,7 +43,7 @@ def test_gram_in_blocks(x64):
     np.testing.assert_allclose(kvq_linalg.gram(jnp.asarray(rows)), rows @ rows.T, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 16, 17, 64, 100, 129, 300])   # one block, blocks, halves of uneven size
+@pytest.mark.parametrize("n", [1, 16, 17, 64, 100, 129, 300])  # one block, blocks, halves of uneven size
 def test_solves_in_float64(n, x64):
     matrix, rhs = system(n, 1e3), np.random.default_rng(1).normal(size=(n, 3))
     out = SOLVE(matrix, rhs)
@@ -86,10 +90,17 @@ def test_second_derivatives(x64):
     check_grads(run, (matrix, rhs), order=2, modes=["rev"], atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]],
-                                  [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]],
+        [[0.0, 0.0]],
+        [[1.0, 1.0], [1.0, 1.0]],
+        [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    ],
+)
 def test_pinv_and_its_gradient_are_finite(rows, x64):
-    matrix = jnp.array(rows)   # repeated singular values, zeros, rank one, full rank
+    matrix = jnp.array(rows)  # repeated singular values, zeros, rank one, full rank
     np.testing.assert_allclose(kvq_linalg.pinv(matrix), np.linalg.pinv(matrix), rtol=1e-10, atol=1e-10)
     assert np.isfinite(jax.jit(jax.jacobian(kvq_linalg.pinv))(matrix)).all()
 
@@ -99,8 +110,14 @@ def test_pinv_gradient_at_full_rank(x64):
     check_grads(jax.jit(kvq_linalg.pinv), (matrix,), order=1, modes=["rev"], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("inputs, expected", [((jnp.bfloat16,), ("bfloat16", "float32")), ((jnp.int32,), ("float32", "float32")),
-                                              ((jnp.bfloat16, jnp.float32), ("float32", "float32"))])
+@pytest.mark.parametrize(
+    "inputs, expected",
+    [
+        ((jnp.bfloat16,), ("bfloat16", "float32")),
+        ((jnp.int32,), ("float32", "float32")),
+        ((jnp.bfloat16, jnp.float32), ("float32", "float32")),
+    ],
+)
 def test_dtypes(inputs, expected):
     assert tuple(map(str, kvq_linalg.dtypes(*(jnp.ones((), t) for t in inputs)))) == expected
 

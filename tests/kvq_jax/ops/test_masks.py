@@ -1,4 +1,5 @@
 """What counts as a mask, and what is refused."""
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,8 +16,17 @@ def test_no_mask_stays_none():
     assert masks.resolve(jnp.ones((3, 7)), jnp.ones((5, 7)), jnp.ones((5, 1)), None) is None
 
 
-@pytest.mark.parametrize("mask, expected", [((5,), (1, 5)), ((2, 5), (2, 1, 5)), ((1, 5), (1, 1, 5)), ((2, 3, 5), (2, 3, 5)),
-                                            ((1, 3, 5), (1, 3, 5)), ((2, 1, 5), (2, 1, 5))])
+@pytest.mark.parametrize(
+    "mask, expected",
+    [
+        ((5,), (1, 5)),
+        ((2, 5), (2, 1, 5)),
+        ((1, 5), (1, 1, 5)),
+        ((2, 3, 5), (2, 3, 5)),
+        ((1, 3, 5), (1, 3, 5)),
+        ((2, 1, 5), (2, 1, 5)),
+    ],
+)
 def test_key_masks_and_pair_masks(mask, expected):
     assert resolved(mask) == expected
 

@@ -1,4 +1,5 @@
 """The Intention map of Appendix 9: three scalings, and its variance."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,17 +1,32 @@
 """Streaming states: equal to the operators for any parts, order, masks and merges, and of constant size."""
+
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import special
 
-from kvq_jax.ops import OPS, intention, intention_weights, softmax_attention
-from kvq_jax.ops import streaming
+from kvq_jax.ops import OPS, intention, intention_weights, softmax_attention, streaming
 from kvq_jax.ops.streaming import STREAMS
-from tests.kvq_jax.ops.streams import BATCH, D, FADING, FIXED, K, M, N, OPTIONS, close, draw, every_stream, make, trees_close
+from tests.kvq_jax.ops.streams import (
+    BATCH,
+    FADING,
+    FIXED,
+    OPTIONS,
+    D,
+    K,
+    M,
+    N,
+    close,
+    draw,
+    every_stream,
+    make,
+    trees_close,
+)
 
 # One compilation per stream, dtype and chunk size serves all examples.
 SIZES = (1, 3)
@@ -39,7 +54,7 @@ def streamed(name, q, k, v, mask, seed):
 @every_stream
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-5), (np.float64, 1e-12)])
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2 ** 16), keep=st.lists(st.booleans(), min_size=N, max_size=N))
+@given(seed=st.integers(0, 2**16), keep=st.lists(st.booleans(), min_size=N, max_size=N))
 def test_streaming_is_batch(name, dtype, tolerance, seed, keep):
     with jax.enable_x64(dtype == np.float64):
         q, k, v = draw(seed, dtype)
@@ -64,7 +79,7 @@ def in_four_parts(q, k, v):
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-5), (np.float64, 1e-12)])
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2 ** 16), spread=st.sampled_from([1e3, 1e4, 1e30]))
+@given(seed=st.integers(0, 2**16), spread=st.sampled_from([1e3, 1e4, 1e30]))
 def test_huge_scores(dtype, tolerance, seed, spread):
     """Scores of +-1e4 and beyond, with close rivals among them: the log-normaliser alone could not tell those apart in float32."""
     with jax.enable_x64(dtype == np.float64):
@@ -80,7 +95,7 @@ def test_huge_scores(dtype, tolerance, seed, spread):
 
 def test_gradients_at_huge_scores():
     q, k, v = draw(1, np.float32)
-    q, k = 1e4 * q, k.at[3].set(k[2])   # two keys share the largest scores
+    q, k = 1e4 * q, k.at[3].set(k[2])  # two keys share the largest scores
     gradient = lambda op: jax.jit(jax.grad(lambda *a: (op(*a) ** 2).sum(), argnums=(0, 1, 2)))(q, k, v)
     ours, expected = gradient(streaming.chunked("softmax", 3)), gradient(softmax_attention)
     for x, y in zip(ours, expected):
@@ -92,7 +107,7 @@ def test_merge_is_associative_with_identity_and_commutative_unless_it_fades(name
     q, k, v = draw()
     stream = make(name, q, **({"forgetting": 0.8} if fading else {}))
     empty = stream.init(D, K, dtype=np.float64)
-    a, b, c = jax.jit(lambda: [stream.update(empty, k[i:i + 4], v[i:i + 4]) for i in (0, 4, 8)])()
+    a, b, c = jax.jit(lambda: [stream.update(empty, k[i : i + 4], v[i : i + 4]) for i in (0, 4, 8)])()
     merge = jax.jit(stream.merge)
     trees_close(merge(a, merge(b, c)), merge(merge(a, b), c))
     trees_close(merge(a, merge(b, c)), stream.update(empty, k, v))
@@ -124,10 +139,12 @@ def test_no_key_reads_zeros_and_finite_gradients(name):
 def test_gradients_are_the_operators(name, x64):
     q, k, v = draw(3)
     k, v = k.at[1].set(jnp.nan), v.at[1].set(jnp.inf)
-    mask = jnp.arange(N) % 5 != 1   # a whole chunk is masked below
+    mask = jnp.arange(N) % 5 != 1  # a whole chunk is masked below
     mask = mask.at[5:10].set(False)
     weight = jnp.cos(jnp.arange(M * K)).reshape(M, K)
-    loss = lambda op: jax.jit(jax.value_and_grad(lambda *a: (weight * op(*a, mask=mask, **OPTIONS[name])).sum(), argnums=(0, 1, 2)))
+    loss = lambda op: jax.jit(
+        jax.value_and_grad(lambda *a: (weight * op(*a, mask=mask, **OPTIONS[name])).sum(), argnums=(0, 1, 2))
+    )
     trees_close(loss(streaming.chunked(name, 5))(q, k, v), loss(OPS[name])(q, k, v), 1e-10)
 
 
@@ -168,7 +185,9 @@ def test_one_state_reads_at_many_alphas(x64):
     for alpha in (0, 0.1, jnp.asarray(3.0)):
         for form in ("ridge", "informer") if not isinstance(alpha, jax.Array) else ("ridge",):
             close(stream.read(state, q, alpha=alpha, form=form), intention(q, k, v, alpha=alpha, form=form), 1e-10)
-            close(streaming.weights(state, alpha=alpha, form=form), intention_weights(k, v, alpha=alpha, form=form), 1e-10)
+            close(
+                streaming.weights(state, alpha=alpha, form=form), intention_weights(k, v, alpha=alpha, form=form), 1e-10
+            )
 
 
 @every_stream

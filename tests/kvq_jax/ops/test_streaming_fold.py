@@ -1,14 +1,28 @@
 """Folds over chunks, all prefixes, and devices: equal to the operators, in constant memory."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
-from kvq_jax.ops import OPS, softmax_attention
-from kvq_jax.ops import streaming
+from kvq_jax.ops import OPS, softmax_attention, streaming
 from kvq_jax.ops.streaming import STREAMS
-from tests.kvq_jax.ops.streams import D, FADING, K, M, N, OPTIONS, close, draw, every_state, every_stream, make, trees_close
+from tests.kvq_jax.ops.streams import (
+    FADING,
+    OPTIONS,
+    D,
+    K,
+    M,
+    N,
+    close,
+    draw,
+    every_state,
+    every_stream,
+    make,
+    trees_close,
+)
 
 
 @every_stream
@@ -48,7 +62,7 @@ def test_prefix_states_are_the_loop(name, x64):
     step = jax.jit(lambda *a: (lambda state: (state, stream.read(state)))(stream.update(*a)))
     state = start
     for i in range(7):
-        state, out = step(state, k[i:i + 1], v[i:i + 1], mask[i:i + 1])
+        state, out = step(state, k[i : i + 1], v[i : i + 1], mask[i : i + 1])
         trees_close(jax.tree.map(lambda x: x[i], states), state, 1e-11)
         close(outputs[i], out, 1e-11)
 
@@ -56,7 +70,7 @@ def test_prefix_states_are_the_loop(name, x64):
 @every_state
 def test_prefix_gradients_are_finite(name):
     q, k, v = draw(12, np.float32, n=4)
-    mask = jnp.array([False, False, True, True])   # the first prefixes are empty
+    mask = jnp.array([False, False, True, True])  # the first prefixes are empty
 
     def loss(q, k, v):
         stream = make(name, q)
@@ -71,7 +85,7 @@ def test_devices_merge_to_the_same_numbers(name):
         pytest.skip("needs eight devices")
     q, k, v = draw(13, np.float32, n=32)
     mask = jnp.arange(32) % 3 != 1
-    mask = mask.at[8:12].set(False)   # nothing left on one device
+    mask = mask.at[8:12].set(False)  # nothing left on one device
     options = {"forgetting": 0.95} if name in FADING else {}
     stream = make(name, q, **options)
 
@@ -94,6 +108,7 @@ def test_gradient_over_devices():
         def each(q, k, v):
             stream = streaming.softmax_stream(q)
             return stream.read(streaming.merge_devices(stream, stream.update(stream.init(D, K), k, v), "keys"))
+
         return jax.shard_map(each, mesh=mesh, in_specs=(P(), P("keys"), P("keys")), out_specs=P())(q, k, v)
 
     gradient = lambda op: jax.jit(jax.grad(lambda *a: (op(*a) ** 2).sum(), argnums=(0, 1, 2)))(q, k, v)
@@ -138,7 +153,7 @@ def test_memory_does_not_depend_on_the_number_of_keys(name, gradient):
 
     few, many = memory(1_000), memory(1_000_000)
     assert few > 0
-    if not gradient or name == "intention":   # Intention's queries come after the fold
+    if not gradient or name == "intention":  # Intention's queries come after the fold
         assert abs(many - few) <= 0.05 * few
     else:
         # One state per chunk is kept, and no score or key.

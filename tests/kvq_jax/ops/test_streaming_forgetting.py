@@ -1,14 +1,16 @@
 """States that forget: windows, fading and the recursive inverse are exact weighted least squares."""
+
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvq_jax.ops import streaming
-from tests.kvq_jax.ops.streams import BATCH, D, FADING, K, N, close, draw, make, trees_close
+from tests.kvq_jax.ops.streams import BATCH, FADING, D, K, N, close, draw, make, trees_close
 
 
 def numpy_ridge(k, v, c, alpha):
@@ -50,15 +52,19 @@ def test_forgetting_what_has_faded(x64):
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2 ** 16), factor=st.sampled_from([0.5, 0.9, 1.0]), keep=st.lists(st.booleans(), min_size=N, max_size=N),
-       cut=st.sampled_from([0, 3, 6, 9]))
+@given(
+    seed=st.integers(0, 2**16),
+    factor=st.sampled_from([0.5, 0.9, 1.0]),
+    keep=st.lists(st.booleans(), min_size=N, max_size=N),
+    cut=st.sampled_from([0, 3, 6, 9]),
+)
 def test_weights_and_forgetting_are_weighted_least_squares(seed, factor, keep, cut):
     """Against NumPy: weights times l^(n - i), where n counts points that are not masked; sums, and the recursive inverse."""
     with jax.enable_x64(True):
         _, k, v = draw(seed)
         keep, weight = np.asarray(keep), np.random.default_rng(seed).choice([0, 0.3, 1, 4], N)
         later = keep.sum() - np.cumsum(keep)
-        c = weight * keep * factor ** later
+        c = weight * keep * factor**later
         update, merge, rls = least_squares(factor)
         states = []
         for part in (slice(0, cut), slice(cut, N)):
@@ -71,7 +77,7 @@ def test_weights_and_forgetting_are_weighted_least_squares(seed, factor, keep, c
 
         state = streaming.rls_init(D, K, alpha=0.3, dtype=np.float64)
         for i in range(0, N, 3):
-            state = rls(state, k[i:i + 3], v[i:i + 3], keep[i:i + 3], weight[i:i + 3])
+            state = rls(state, k[i : i + 3], v[i : i + 3], keep[i : i + 3], weight[i : i + 3])
         faded = 0.3 * factor ** keep.sum()
         close(state.weights, numpy_ridge(k, v, c, faded), 1e-8)
         close(state.inverse @ (np.asarray(k).T @ (c[:, None] * k) + faded * np.eye(D)), np.eye(D), 1e-8)
@@ -80,7 +86,11 @@ def test_weights_and_forgetting_are_weighted_least_squares(seed, factor, keep, c
 @functools.cache
 def least_squares(factor):
     stream = streaming.intention_stream(forgetting=factor)
-    return (jax.jit(stream.update), jax.jit(stream.merge), jax.jit(functools.partial(streaming.rls_update, forgetting=factor)))
+    return (
+        jax.jit(stream.update),
+        jax.jit(stream.merge),
+        jax.jit(functools.partial(streaming.rls_update, forgetting=factor)),
+    )
 
 
 def test_a_prior_fades_as_in_recursive_least_squares(x64):
@@ -89,8 +99,8 @@ def test_a_prior_fades_as_in_recursive_least_squares(x64):
     state = streaming.Moments(jnp.ones(()), 0.3 * jnp.eye(D), jnp.zeros((D, K)))
     recursive = streaming.rls_init(D, K, alpha=0.3, dtype=np.float64)
     step = jax.jit(functools.partial(streaming.rls_update, forgetting=0.9))
-    for i in range(N):   # one point at a time: the textbook update
-        recursive = step(recursive, k[i:i + 1], v[i:i + 1])
+    for i in range(N):  # one point at a time: the textbook update
+        recursive = step(recursive, k[i : i + 1], v[i : i + 1])
     close(streaming.rls_read(recursive, q), stream.read(stream.update(state, k, v), alpha=0), 1e-10)
 
 
@@ -101,5 +111,5 @@ def test_recursive_inverse_lasts():
     step = lambda state, row: (streaming.rls_update(state, row[0][None], row[1][None], forgetting=0.99), None)
     state, _ = jax.jit(lambda s: jax.lax.scan(step, s, (k, v)))(streaming.rls_init(8, 2, alpha=1.0))
     c = 0.99 ** np.arange(999, -1, -1.0)
-    close(state.weights, numpy_ridge(k, v, c, 0.99 ** 1000), 1e-4)
+    close(state.weights, numpy_ridge(k, v, c, 0.99**1000), 1e-4)
     assert (state.inverse == state.inverse.T).all()

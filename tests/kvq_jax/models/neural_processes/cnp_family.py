@@ -1,4 +1,5 @@
 """Small models of the CNP family, with what they draw, for the tests of the models and of bootstraps."""
+
 import functools
 
 import jax
@@ -15,12 +16,19 @@ ATTENTIVE = dict(num_heads=2, value_depth=3, key_depth=1)
 SAMPLED = dict(train_samples=2, eval_samples=3)
 INTENTION = dict(op="intention", alpha_kind="fixed", alpha=0.5, self_attention=False)
 MODELS = dict(
-    cnp=CNP(**SMALL), canp=CANP(**SMALL, **ATTENTIVE), np=NP(**SMALL, **SAMPLED, latent=3),
-    anp=ANP(**SMALL, **ATTENTIVE, **SAMPLED, latent=3), bnp=BNP(**SMALL, **SAMPLED),
-    banp=BANP(**SMALL, **ATTENTIVE, **SAMPLED), intention=ANP(**SMALL, **ATTENTIVE, **SAMPLED, **INTENTION, latent=3))
+    cnp=CNP(**SMALL),
+    canp=CANP(**SMALL, **ATTENTIVE),
+    np=NP(**SMALL, **SAMPLED, latent=3),
+    anp=ANP(**SMALL, **ATTENTIVE, **SAMPLED, latent=3),
+    bnp=BNP(**SMALL, **SAMPLED),
+    banp=BANP(**SMALL, **ATTENTIVE, **SAMPLED),
+    intention=ANP(**SMALL, **ATTENTIVE, **SAMPLED, **INTENTION, latent=3),
+)
 N, M, K = 7, 4, 3
 KEY = jax.random.key(0)
-once = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile: each runs once
+once = functools.partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0}
+)  # quick to compile: each runs once
 
 
 def points(count, *batch, seed=0):

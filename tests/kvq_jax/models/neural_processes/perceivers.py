@@ -1,4 +1,5 @@
 """Small models of the Perceiver family with all parameters drawn anew, for the tests of the models and of conditioning."""
+
 import functools
 
 import jax
@@ -13,9 +14,14 @@ HEAD = dict(std_layers=1, rank=5, projector_depth=2, diagonal_depth=2, jitter=0.
 BLOCKS = dict(num_latents=4, num_block_latents=3)
 INTENTION = dict(cross_op="intention", alpha_kind="fixed", alpha=0.5)
 MODELS = dict(
-    eqtnp=EQTNP(**SMALL), lbanp=LBANP(**SMALL, num_latents=4), nd=LBANPND(**SMALL, **HEAD, num_latents=4),
-    lowrank=LBANPND(**SMALL, **HEAD, num_latents=4, covariance="lowrank"), cmanp=CMANP(**SMALL, **BLOCKS),
-    intention=CMANP(**SMALL, **INTENTION, **BLOCKS), cmanpand=CMANPAND(**SMALL, **HEAD, **BLOCKS, block_size=3))
+    eqtnp=EQTNP(**SMALL),
+    lbanp=LBANP(**SMALL, num_latents=4),
+    nd=LBANPND(**SMALL, **HEAD, num_latents=4),
+    lowrank=LBANPND(**SMALL, **HEAD, num_latents=4, covariance="lowrank"),
+    cmanp=CMANP(**SMALL, **BLOCKS),
+    intention=CMANP(**SMALL, **INTENTION, **BLOCKS),
+    cmanpand=CMANPAND(**SMALL, **HEAD, **BLOCKS, block_size=3),
+)
 
 
 def points(count, *batch, seed=0, mask=None):

@@ -1,4 +1,5 @@
 """Bootstraps of BNP and BANP: step by step in NumPy, centred residuals, and draws of what is there alone."""
+
 import functools
 
 import jax
@@ -9,7 +10,18 @@ from kvq_jax.models.neural_processes import bootstrap
 from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.conditional import CANP
 from tests.kvq_jax.models.neural_processes.cnp_family import (
-    ATTENTIVE, K, KEY, M, N, SMALL, chance, close, made, once, points)
+    ATTENTIVE,
+    KEY,
+    SMALL,
+    K,
+    M,
+    N,
+    chance,
+    close,
+    made,
+    once,
+    points,
+)
 
 
 def numpy_mlp(params, rows):
@@ -28,7 +40,9 @@ def test_bnp_step_by_step():
 
     def encode(x, y):
         pairs = np.concatenate([x, y], -1)
-        pooled = [numpy_mlp(p[path]["post"], numpy_mlp(p[path]["pre"], pairs).mean(0)) for path in ("encoder", "pooling")]
+        pooled = [
+            numpy_mlp(p[path]["post"], numpy_mlp(p[path]["pre"], pairs).mean(0)) for path in ("encoder", "pooling")
+        ]
         return np.concatenate(pooled)
 
     def decode(code, x, extra=None):

@@ -1,4 +1,5 @@
 """CNP, CANP, NP, ANP, BNP, BANP, Intention process: published tensors and counts, laws of sets, bounds, states."""
+
 import functools
 import json
 
@@ -18,13 +19,26 @@ from kvq_jax.models.neural_processes.latent import ANP, NP
 from kvq_jax.models.published import import_parameters
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
 from tests.kvq_jax.models.neural_processes.cnp_family import (
-    ATTENTIVE, K, KEY, M, MODELS, N, SMALL, chance, close, made, once, points)
+    ATTENTIVE,
+    KEY,
+    MODELS,
+    SMALL,
+    K,
+    M,
+    N,
+    chance,
+    close,
+    made,
+    once,
+    points,
+)
 from tests.kvq_jax.nn.drawing import start
 
 CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)
 MODULES = dict(cnp=conditional, canp=conditional, np=latent, anp=latent, bnp=bootstrap, banp=bootstrap)
 DEPTHS = dict(  # pre, post, decoder; value and key in the attentive models
-    gp=((4, 2, 3), (4, 2)), emnist=((5, 3, 4), (5, 3)), celeba=((6, 3, 5), (6, 3)), wheel=((4, 2, 3), (4, 2)))
+    gp=((4, 2, 3), (4, 2)), emnist=((5, 3, 4), (5, 3)), celeba=((6, 3, 5), (6, 3)), wheel=((4, 2, 3), (4, 2))
+)
 DIMS = dict(gp=(1, 1), emnist=(2, 1), celeba=(2, 3), wheel=(2, 5))
 CONTEXT_ORDER, TARGET_ORDER = np.array([3, 0, 6, 1, 5, 2, 4]), np.array([2, 0, 3, 1])
 KEPT, ASKED = np.array([0, 2, 3, 6]), np.array([1, 3])
@@ -91,9 +105,15 @@ def alone(name, context, target, draws):
     return once(nn.apply(both, model))(variables, context, target, draws)
 
 
-@pytest.mark.parametrize("setting, counts", [
-    ("gp", (215682, 331906, 232194, 348418, 248450, 364674)), ("emnist", (298626, 414978, 315138, 431490, 331394, 447746)),
-    ("celeba", (349190, 465542, 365702, 482054, 381958, 498310)), ("wheel", (218122, 334474, 234634, 350986, 250890, 367242))])
+@pytest.mark.parametrize(
+    "setting, counts",
+    [
+        ("gp", (215682, 331906, 232194, 348418, 248450, 364674)),
+        ("emnist", (298626, 414978, 315138, 431490, 331394, 447746)),
+        ("celeba", (349190, 465542, 365702, 482054, 381958, 498310)),
+        ("wheel", (218122, 334474, 234634, 350986, 250890, 367242)),
+    ],
+)
 def test_parameter_counts_of_the_published_models(setting, counts):
     for kind, expected in zip(CLASSES, counts, strict=True):
         tree = shapes(published(kind, setting), DIMS[setting][0])
@@ -114,8 +134,10 @@ def test_every_published_name_has_one_place(parity_dir, name):
 def test_anp_computes_what_the_published_one_does(parity_dir, x64):
     """Every listed output and gradient norm, in float64."""
     fixture = np.load(parity_dir / "anp.npz")
-    part = {prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
-            for prefix in ("param", "in", "out64", "gradnorm64")}
+    part = {
+        prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
+        for prefix in ("param", "in", "out64", "gradnorm64")
+    }
     inputs, expected, model = jax.tree.map(np.float64, part["in"]), part["out64"], published("anp", "gp")
     tensors, tree = part["param"], shapes(model, 1)
     params = import_parameters(jax.tree.map(np.float64, tensors), latent.PUBLISHED, tree)
@@ -125,15 +147,23 @@ def test_anp_computes_what_the_published_one_does(parity_dir, x64):
     def outputs(model):
         representation, summary = model.encode(context, x)
         prior, posterior = model.z_given(summary), model.z_given(model.pooling(x, y))
-        found = dict(pz_mean=prior.mean, pz_std=prior.variance**0.5, qz_mean=posterior.mean, qz_std=posterior.variance**0.5,
-                     denc=representation, kl_qz_pz=dist.kl_divergence(posterior, prior))
+        found = dict(
+            pz_mean=prior.mean,
+            pz_std=prior.variance**0.5,
+            qz_mean=posterior.mean,
+            qz_std=posterior.variance**0.5,
+            denc=representation,
+            kl_qz_pz=dist.kl_divergence(posterior, prior),
+        )
         for phase, of_z, noise in (("train", posterior, inputs["eps_train"]), ("eval", prior, inputs["eps_eval"])):
             z = found[f"z_{phase}"] = latent.reparametrised(of_z, noise)
             mean, std = model.decode((representation, z[..., None, :]), x)
             found |= {f"{phase}_all_mean": mean, f"{phase}_all_std": std}
         mean, std, z = (found[name] for name in ("train_all_mean", "train_all_std", "z_train"))
         of_points = dist.Normal(mean, std).to_event(2).log_prob(y)
-        found["log_w"] = jnp.stack([latent.importance(*one, prior, posterior) for one in zip(of_points[:, None], z[:, None])])
+        found["log_w"] = jnp.stack(
+            [latent.importance(*one, prior, posterior) for one in zip(of_points[:, None], z[:, None])]
+        )
         found["eval_all_ll_K4"] = of_points = model.predict(context, x, inputs["eps_eval"]).log_prob(y)
         found |= dict(eval_ctx_ll_K4=of_points[:, :10].mean(), eval_tar_ll_K4=of_points[:, 10:].mean())
         return found
@@ -154,7 +184,9 @@ def test_anp_computes_what_the_published_one_does(parity_dir, x64):
     names, norms = list(tensors), jax.tree.map(np.linalg.norm, flatten_dict(gradient))
     assert len(places) == len(part["gradnorm64"])
     for path, constant in places.items():
-        np.testing.assert_allclose(norms[path], part["gradnorm64"][names[constant.flat[0]]], rtol=1e-9, err_msg="/".join(path))
+        np.testing.assert_allclose(
+            norms[path], part["gradnorm64"][names[constant.flat[0]]], rtol=1e-9, err_msg="/".join(path)
+        )
 
 
 @each_model
@@ -172,8 +204,9 @@ def test_targets_in_any_order(name):
 @each_model
 def test_a_masked_point_is_absent_and_a_task_is_alone_in_its_batch(name):
     moments, loss, _ = tasks(name)
-    context, target = (Points(*(array[some] for array in rows[:2])) for rows, some in
-                       ((points(N), KEPT), (points(M, seed=5), ASKED)))
+    context, target = (
+        Points(*(array[some] for array in rows[:2])) for rows, some in ((points(N), KEPT), (points(M, seed=5), ASKED))
+    )
     close((moments[3][:, ASKED], loss[3]), alone(name, context, target, chance(MODELS[name], len(KEPT))))
 
 
@@ -224,8 +257,10 @@ def test_bounds_without_targets():
 
     def outputs(model):
         mixed = model.predict(context, context.x, noise).component_distribution
-        losses = [model.clone(objective=name).apply(variables, context, target, noise, method="train_loss")
-                  for name in ("importance", "elbo")]
+        losses = [
+            model.clone(objective=name).apply(variables, context, target, noise, method="train_loss")
+            for name in ("importance", "elbo")
+        ]
         return mixed.log_prob(context.y[:, None]).sum(0), losses
 
     of_sample, losses = once(nn.apply(outputs, model))(variables)
@@ -234,17 +269,31 @@ def test_bounds_without_targets():
 
 
 STREAMED = dict(
-    cnp=MODELS["cnp"], np=MODELS["np"], intention=MODELS["intention"],
+    cnp=MODELS["cnp"],
+    np=MODELS["np"],
+    intention=MODELS["intention"],
     informer=CANP(**SMALL, **ATTENTIVE, op="informer", self_attention=False, alpha_kind="sigmoid"),
-    linear=CANP(**SMALL, **ATTENTIVE, op="linear", self_attention=False))
+    linear=CANP(**SMALL, **ATTENTIVE, op="linear", self_attention=False),
+)
 
 
-@pytest.mark.parametrize("name, dtype", [
-    ("cnp", np.float32), ("intention", np.float32), ("np", np.float64), ("intention", np.float64), ("informer", np.float64),
-    ("linear", np.float64)])
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        ("cnp", np.float32),
+        ("intention", np.float32),
+        ("np", np.float64),
+        ("intention", np.float64),
+        ("informer", np.float64),
+        ("linear", np.float64),
+    ],
+)
 def test_conditioning_in_parts(name, dtype):
     model, tolerance = STREAMED[name], {np.float32: 1e-5, np.float64: 1e-12}[dtype]
-    context, target_x = points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7), points(M, 2, seed=5).x
+    context, target_x = (
+        points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7),
+        points(M, 2, seed=5).x,
+    )
     variables = start(model, context, target_x, key=KEY)
     variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
     context = Points(*xy, context.mask)
@@ -254,8 +303,10 @@ def test_conditioning_in_parts(name, dtype):
         empty = model.init_state((2,))
         state = model.merge(model.update(empty, parts[2]), model.update(model.update(empty, parts[0]), parts[1]))
         assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, empty)  # no memory of the number of points
-        pairs = [(model.query(each, target_x, key=KEY), model(points, target_x, key=KEY))
-                 for each, points in ((state, context), (empty, context._replace(mask=np.zeros((2, N), bool))))]
+        pairs = [
+            (model.query(each, target_x, key=KEY), model(points, target_x, key=KEY))
+            for each, points in ((state, context), (empty, context._replace(mask=np.zeros((2, N), bool))))
+        ]
         return [[(one.mean, one.variance) for one in ones] for ones in zip(*pairs)]
 
     with jax.enable_x64(dtype == np.float64):
@@ -264,11 +315,19 @@ def test_conditioning_in_parts(name, dtype):
         close(in_parts, at_once, tolerance)
 
 
-@pytest.mark.parametrize("model, message", [
-    (CANP(**SMALL, **ATTENTIVE), "with self_attention every point of a context depends on all others"),
-    (ANP(**SMALL, **ATTENTIVE, self_attention=False), "a state of softmax belongs to the queries it was made for"),
-    (ANP(**SMALL, **ATTENTIVE, self_attention=False, op="sigma_intention"), "sigma_intention has no streaming state"),
-    (MODELS["bnp"], "BNP has no state of constant size"), (MODELS["banp"], "BANP has no state of constant size")])
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (CANP(**SMALL, **ATTENTIVE), "with self_attention every point of a context depends on all others"),
+        (ANP(**SMALL, **ATTENTIVE, self_attention=False), "a state of softmax belongs to the queries it was made for"),
+        (
+            ANP(**SMALL, **ATTENTIVE, self_attention=False, op="sigma_intention"),
+            "sigma_intention has no streaming state",
+        ),
+        (MODELS["bnp"], "BNP has no state of constant size"),
+        (MODELS["banp"], "BANP has no state of constant size"),
+    ],
+)
 def test_no_state_says_so(model, message):
     variables = start(model, points(N), points(M).x, key=KEY)
     with pytest.raises(ValueError, match=message):
@@ -284,12 +343,16 @@ def test_what_attends_to_itself_cannot_be_updated(encoder):
         encoder.apply(variables, encoder.apply(variables, x, x, method="remember"), x, x, method="update")
 
 
-@pytest.mark.parametrize("model, message", [
-    (CNP(decoder_depth=1), "a decoder has 2 layers at least, not 1"),
-    (CNP(post_depth=0), "post_depth=0 leaves no layer: at least 1"),
-    (CANP(pre_depth=2), "pre_depth=2 leaves no layer before self-attention: at least 3"),
-    (CNP(std_map="softmax"), "unknown std_map 'softmax'. Did you mean 'softplus'"),
-    (CANP(op="softmx"), "unknown op 'softmx'. Did you mean 'softmax'")])
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (CNP(decoder_depth=1), "a decoder has 2 layers at least, not 1"),
+        (CNP(post_depth=0), "post_depth=0 leaves no layer: at least 1"),
+        (CANP(pre_depth=2), "pre_depth=2 leaves no layer before self-attention: at least 3"),
+        (CNP(std_map="softmax"), "unknown std_map 'softmax'. Did you mean 'softplus'"),
+        (CANP(op="softmx"), "unknown op 'softmx'. Did you mean 'softmax'"),
+    ],
+)
 def test_refusals(model, message):
     with pytest.raises(ValueError, match=message):
         shapes(model, 1)
@@ -298,4 +361,6 @@ def test_refusals(model, message):
 def test_an_unknown_objective():
     model, variables = made("np")
     with pytest.raises(ValueError, match="unknown objective 'elbow'. Did you mean 'elbo'"):
-        jax.eval_shape(lambda: model.clone(objective="elbow").apply(variables, points(N), points(M), key=KEY, method="loss"))
+        jax.eval_shape(
+            lambda: model.clone(objective="elbow").apply(variables, points(N), points(M), key=KEY, method="loss")
+        )

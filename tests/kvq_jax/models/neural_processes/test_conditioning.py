@@ -1,4 +1,5 @@
 """Conditioning in parts and in constant memory, and sampling block by block."""
+
 import functools
 
 import jax
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES
 from kvq_jax.models.neural_processes.base import Points
-from kvq_jax.models.neural_processes.conditioning import as_stream, condition, condition_made, has_state, in_blocks, sample
+from kvq_jax.models.neural_processes.conditioning import (
+    as_stream,
+    condition,
+    condition_made,
+    has_state,
+    in_blocks,
+    sample,
+)
 from kvq_jax.ops import streaming
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, jit, points, variables_of
 
@@ -33,14 +41,23 @@ def programs(name):
     variables = jax.tree.map(np.float64, variables_of(name))
     target_x = np.float64(points(M, seed=5).x)
     method = lambda method: jit(functools.partial(model.apply, variables, method=method))
-    return (model.apply(variables, (), method="init_state"), method("update"), method("merge"),
-            jit(lambda state: moments(model.apply(variables, state, target_x, method="query"))),
-            jit(lambda context: moments(model.apply(variables, context, target_x))))
+    return (
+        model.apply(variables, (), method="init_state"),
+        method("update"),
+        method("merge"),
+        jit(lambda state: moments(model.apply(variables, state, target_x, method="query"))),
+        jit(lambda context: moments(model.apply(variables, context, target_x))),
+    )
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(name=st.sampled_from(STATES[:2]), seed=st.integers(0, 2 ** 16), keep=st.lists(st.booleans(), min_size=N, max_size=N),
-       cuts=st.lists(st.integers(1, PART), min_size=N, max_size=N), sides=st.lists(st.booleans(), min_size=N, max_size=N))
+@given(
+    name=st.sampled_from(STATES[:2]),
+    seed=st.integers(0, 2**16),
+    keep=st.lists(st.booleans(), min_size=N, max_size=N),
+    cuts=st.lists(st.integers(1, PART), min_size=N, max_size=N),
+    sides=st.lists(st.booleans(), min_size=N, max_size=N),
+)
 def test_any_parts_in_any_order_and_merged(name, seed, keep, cuts, sides):
     """Parts of one to three points, in any order, each to one of two states, which are then merged: the whole, to 1e-12."""
     with jax.enable_x64(True):
@@ -67,7 +84,9 @@ def test_a_long_context_in_chunks(name):
     @jit
     def in_chunks(variables, context):
         state = condition(model, variables, context, 3)
-        return moments(model.apply(variables, condition(model, variables, more, 1, state=state), target_x, method="query"))
+        return moments(
+            model.apply(variables, condition(model, variables, more, 1, state=state), target_x, method="query")
+        )
 
     full = jit(lambda *points: moments(model.apply(variables, Points(*points), target_x)))
     both = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), context, more)
@@ -164,8 +183,18 @@ def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
 @pytest.mark.parametrize("model", NEURAL_PROCESSES)
 def test_every_model_draws_by_blocks(model):
     """Models that need keys or scan over their own targets too."""
-    small = dict(dim_y=1, features=8, hidden=8, num_layers=1, num_heads=2, num_latents=2, num_block_latents=2, latent=4, eval_samples=2,
-                 samples=2)
+    small = dict(
+        dim_y=1,
+        features=8,
+        hidden=8,
+        num_layers=1,
+        num_heads=2,
+        num_latents=2,
+        num_block_latents=2,
+        latent=4,
+        eval_samples=2,
+        samples=2,
+    )
     fields = NEURAL_PROCESSES[model].__dataclass_fields__
     module = NEURAL_PROCESSES[model](**{name: value for name, value in small.items() if name in fields})
     context, x = Points(jnp.ones((2, 5, 1)), jnp.ones((2, 5, 1))), jnp.ones((2, 4, 1))
@@ -194,7 +223,9 @@ def test_blocks_of_one_draw_what_the_joint_model_factors():
     """One block of a joint model is one draw of its normal: mean and covariance of many samples."""
     model, variables, context, target = MODELS["nd"], variables_of("nd"), points(N), points(2, seed=5)
     drawn = draws(model, variables, context, target, block_size=2, num_samples=4000).reshape(4000, -1)
-    mean, covariance = jit(lambda: (lambda p: (p.mean, p.covariance_matrix))(model.apply(variables, context, target.x)))()
+    mean, covariance = jit(
+        lambda: (lambda p: (p.mean, p.covariance_matrix))(model.apply(variables, context, target.x))
+    )()
     scale = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose((drawn.mean(0) - mean) / scale, 0, atol=0.07)
     np.testing.assert_allclose((np.cov(drawn.T) - covariance) / np.outer(scale, scale), 0, atol=0.1)
@@ -203,8 +234,10 @@ def test_blocks_of_one_draw_what_the_joint_model_factors():
 def test_refusals():
     context, target = points(N), points(M, seed=5)
     for name, options, match in [
-            ("cmanp", dict(block_size=0), "at least 1 point, not 0"), ("lbanp", dict(use_state=True), "no state"),
-            ("cmanp", dict(use_state=False, state=()), "a state is given")]:
+        ("cmanp", dict(block_size=0), "at least 1 point, not 0"),
+        ("lbanp", dict(use_state=True), "no state"),
+        ("cmanp", dict(use_state=False, state=()), "a state is given"),
+    ]:
         with pytest.raises(ValueError, match=match):
             draws(MODELS[name], variables_of(name), context, target, **options)
     with pytest.raises(ValueError, match="chunk_size"):

@@ -1,4 +1,5 @@
 """EQTNP, LBANP, LBANP-ND, CMANP, CMANP-AND and the Intention CMANP: published tensors, counts, laws of sets, the chain rule."""
+
 import functools
 import json
 
@@ -46,10 +47,14 @@ def tasks():
     context, target = (points(n, seed=n, mask=np.ones(n, bool)) for n in (N, M))
     moved = lambda points, order: Points(points.x[order], points.y[order], points.mask)
     return dict(
-        plain=(context, target), context_moved=(moved(context, np.random.default_rng(0).permutation(N)), target),
-        target_moved=(context, moved(target, ORDER)), other_context=(points(N, seed=9)._replace(mask=context.mask), target),
-        hidden=(hidden(context, KEPT), hidden(target, ASKED)), no_context=(hidden(context, []), target),
-        no_target=(context, hidden(target, [])))
+        plain=(context, target),
+        context_moved=(moved(context, np.random.default_rng(0).permutation(N)), target),
+        target_moved=(context, moved(target, ORDER)),
+        other_context=(points(N, seed=9)._replace(mask=context.mask), target),
+        hidden=(hidden(context, KEPT), hidden(target, ASKED)),
+        no_context=(hidden(context, []), target),
+        no_target=(context, hidden(target, [])),
+    )
 
 
 @functools.cache
@@ -85,9 +90,15 @@ def close(one, other, tolerance=3e-5):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), one, other)
 
 
-@pytest.mark.parametrize("dims, sizes, counts", [
-    ((1, 1), {}, (492354, 792514, 911831, 1341634, 1460951)), ((2, 1), BOUNDED, (492482, 792642, 911959, 1341762, 1461079)),
-    ((2, 3), {}, (493126, 793286, 918021, 1342406, 1467141)), ((2, 5), WHEEL, (33402, 55258, None, None, None))])
+@pytest.mark.parametrize(
+    "dims, sizes, counts",
+    [
+        ((1, 1), {}, (492354, 792514, 911831, 1341634, 1460951)),
+        ((2, 1), BOUNDED, (492482, 792642, 911959, 1341762, 1461079)),
+        ((2, 3), {}, (493126, 793286, 918021, 1342406, 1467141)),
+        ((2, 5), WHEEL, (33402, 55258, None, None, None)),
+    ],
+)
 def test_parameter_counts_of_the_published_models(dims, sizes, counts):
     for kind, expected in zip(CLASSES, counts, strict=True):
         if expected is None:
@@ -102,12 +113,15 @@ def of_config(config):
     """The model of a published configuration."""
     kind, published = config["model"], config["config"]
     latents = dict(num_latents=published["num_latents"]) if "num_latents" in published else {}
-    latents |= dict(num_block_latents=published["num_latents_per_layer"]) if "num_latents_per_layer" in published else {}
+    latents |= (
+        dict(num_block_latents=published["num_latents_per_layer"]) if "num_latents_per_layer" in published else {}
+    )
     return CLASSES[kind](published["dim_y"], **latents), published["dim_x"], PUBLISHED[kind].PUBLISHED
 
 
 @pytest.mark.parametrize(
-    "name", ["eqtnp", "lbanp", "lbanp_8", "lbanp_celeba_8", "lbanpnd", "cmanp", "cmanp_8_16", "cmanpand_bound"])
+    "name", ["eqtnp", "lbanp", "lbanp_8", "lbanp_celeba_8", "lbanpnd", "cmanp", "cmanp_8_16", "cmanpand_bound"]
+)
 def test_every_published_name_has_one_place(parity_dir, name):
     fixture = json.loads((parity_dir / "names.json").read_text())[name]
     model, dim_x, renamings = of_config(fixture["config"])
@@ -120,8 +134,10 @@ def test_every_published_name_has_one_place(parity_dir, name):
 def test_cmanp_computes_what_the_published_one_does(parity_dir, x64):
     """Every listed output and gradient norm, in float64."""
     fixture = np.load(parity_dir / "cmanp_8_16.npz")
-    part = {prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
-            for prefix in ("param", "in", "out64", "gradnorm64")}
+    part = {
+        prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
+        for prefix in ("param", "in", "out64", "gradnorm64")
+    }
     inputs, expected, tensors = jax.tree.map(np.float64, part["in"]), part["out64"], part["param"]
     model, dim_x, renamings = of_config(json.loads((parity_dir / "cmanp_8_16.json").read_text()))
     tree = shapes(model, dim_x)
@@ -132,18 +148,30 @@ def test_cmanp_computes_what_the_published_one_does(parity_dir, x64):
         def of_levels(prefix, levels):
             encodings = model.decode(levels, target.x)
             prediction = model.predict(encodings, None)
-            return {f"{prefix}ctx_layer{i}": level for i, (level, _) in enumerate(levels)} | {
-                f"{prefix}mean": prediction.mean, f"{prefix}std": prediction.variance ** 0.5}, encodings, prediction
+            return (
+                {f"{prefix}ctx_layer{i}": level for i, (level, _) in enumerate(levels)}
+                | {f"{prefix}mean": prediction.mean, f"{prefix}std": prediction.variance**0.5},
+                encodings,
+                prediction,
+            )
 
         found, found_encodings, prediction = of_levels("", model.levels(context))
-        found |= dict(target_encoding=found_encodings, tar_ll_pp=prediction.log_prob(target.y),
-                      eval_tar_ll=model.log_likelihood(context, target).mean(), train_loss=model.loss(context, target).mean())
+        found |= dict(
+            target_encoding=found_encodings,
+            tar_ll_pp=prediction.log_prob(target.y),
+            eval_tar_ll=model.log_likelihood(context, target).mean(),
+            train_loss=model.loss(context, target).mean(),
+        )
         state = model.update(model.init_state((4,)), context)
         for i, block in enumerate(state):  # theirs: batch and heads on one axis
-            found |= {f"state{i}_logc": block.log_normaliser.reshape(16, 16, 1),
-                      f"state{i}_emb": block.average.reshape(16, 16, 16)}
+            found |= {
+                f"state{i}_logc": block.log_normaliser.reshape(16, 16, 1),
+                f"state{i}_emb": block.average.reshape(16, 16, 16),
+            }
         updated, encodings, _ = of_levels("after_update_", model.read(model.update(state, target)))
-        full = model.levels(Points(jnp.concatenate([context.x, target.x], 1), jnp.concatenate([context.y, target.y], 1)))
+        full = model.levels(
+            Points(jnp.concatenate([context.x, target.x], 1), jnp.concatenate([context.y, target.y], 1))
+        )
         found["update_max_abs_diff_vs_full"] = jnp.abs(model.decode(full, target.x) - encodings).max()
         return found | updated
 
@@ -212,7 +240,9 @@ def test_everything_is_finite_whatever_is_missing(name):
 
 
 def test_the_unused_predictor_may_go():
-    counts = [sum(leaf.size for leaf in jax.tree.leaves(shapes(LBANPND(unused_predictor=kept), 1))) for kept in (True, False)]
+    counts = [
+        sum(leaf.size for leaf in jax.tree.leaves(shapes(LBANPND(unused_predictor=kept), 1))) for kept in (True, False)
+    ]
     assert counts[0] - counts[1] == 64 * 128 + 128 + 128 * 2 + 2 == 8578
 
 
@@ -229,8 +259,10 @@ def test_blocks_of_targets_follow_the_chain_rule():
         block = target._replace(mask=target.mask & (start <= place) & (place < stop))
         return -model.apply(variables, seen, block, method="loss")
 
-    log_likelihood = jit(lambda size: model.clone(block_size=size).apply(variables, context, target, method="log_likelihood"),
-                         static_argnums=0)
+    log_likelihood = jit(
+        lambda size: model.clone(block_size=size).apply(variables, context, target, method="log_likelihood"),
+        static_argnums=0,
+    )
     of_blocks = (of_block(0, 3) + of_block(3, 4)) / target.mask.sum(1)
     joint = of_block(0, M) / target.mask.sum(1)
     close(log_likelihood(3), of_blocks)

@@ -1,4 +1,5 @@
 """TNP-D, TNP-A and TNP-ND: the published tensors and sizes, what they owe to sets, and how they follow from one another."""
+
 import functools
 import json
 
@@ -8,8 +9,8 @@ import pytest
 from flax import traverse_util
 
 from kvq_jax.models.neural_processes import Points, join, predictive
-from kvq_jax.models.published import import_parameters
 from kvq_jax.models.neural_processes.tnp import PUBLISHED, TNPA, TNPD, TNPND
+from kvq_jax.models.published import import_parameters
 from kvq_jax.ops import DISCRIMINANTS, OPS
 from tests.kvq_jax.nn.drawing import count, draw, run, start
 
@@ -45,14 +46,25 @@ def pick(points, rows, task=slice(None)):
 def from_published(config):
     """The model of a published configuration."""
     options = config["config"]
-    sizes = dict(dim_y="dim_y", features="d_model", embed_depth="emb_depth", hidden="dim_feedforward", num_heads="nhead",
-                 num_layers="num_layers", std_layers="num_std_layers", rank="prj_dim", projector_depth="prj_depth",
-                 diagonal_depth="diag_depth", covariance="cov_approx")
+    sizes = dict(
+        dim_y="dim_y",
+        features="d_model",
+        embed_depth="emb_depth",
+        hidden="dim_feedforward",
+        num_heads="nhead",
+        num_layers="num_layers",
+        std_layers="num_std_layers",
+        rank="prj_dim",
+        projector_depth="prj_depth",
+        diagonal_depth="diag_depth",
+        covariance="cov_approx",
+    )
     fields = {ours: options[theirs] for ours, theirs in sizes.items() if theirs in options}
     return PUBLISHED_MODELS[config["model"]](**fields)
 
 
 # The published tensors
+
 
 def test_parity_with_the_published_tnp_nd(parity_dir, x64):
     tensors = dict(np.load(parity_dir / "tnpnd.npz"))
@@ -68,10 +80,14 @@ def test_parity_with_the_published_tnp_nd(parity_dir, x64):
         inner = {"/".join(path[:-1]): x[0] for path, x in traverse_util.flatten_dict(state["intermediates"]).items()}
         return {
             "train_loss": model.apply({"params": params}, context, target, method="loss").mean(),
-            "mean": joint.mean, "scale_tril": joint.scale_tril, "joint_ll": predictive.log_prob(joint, target.y, None),
-            "target_encoding": inner["encoder"][:, context.x.shape[1]:], "std_encoder_out": inner["head/std_encoder"],
+            "mean": joint.mean,
+            "scale_tril": joint.scale_tril,
+            "joint_ll": predictive.log_prob(joint, target.y, None),
+            "target_encoding": inner["encoder"][:, context.x.shape[1] :],
+            "std_encoder_out": inner["head/std_encoder"],
             "projected": inner["head/projector"],
-            "eval_tar_ll": model.apply({"params": params}, context, target, method="log_likelihood").mean()}
+            "eval_tar_ll": model.apply({"params": params}, context, target, method="log_likelihood").mean(),
+        }
 
     def loss(params):
         ours = outputs(params)
@@ -82,7 +98,9 @@ def test_parity_with_the_published_tnp_nd(parity_dir, x64):
     for name, x in ours.items():
         np.testing.assert_allclose(x, tensors[f"out64/{name}"], rtol=1e-9, atol=1e-9, err_msg=name)
 
-    numbers = import_parameters({name: np.full(x.shape, i) for i, (name, x) in enumerate(published.items())}, PUBLISHED, shapes)
+    numbers = import_parameters(
+        {name: np.full(x.shape, i) for i, (name, x) in enumerate(published.items())}, PUBLISHED, shapes
+    )
     squares = np.zeros(len(published))
     for number, gradient in zip(jax.tree.leaves(numbers), jax.tree.leaves(gradients)):
         squares[number.flat[0]] += np.sum(np.square(gradient))
@@ -90,19 +108,29 @@ def test_parity_with_the_published_tnp_nd(parity_dir, x64):
     np.testing.assert_allclose(np.sqrt(squares), norms, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["tnpd", "tnpd_bound", "tnpa", "tnpnd", "tnpnd_lowrank", "tnpnd_bound", "tnpnd_celeba"])
+@pytest.mark.parametrize(
+    "name", ["tnpd", "tnpd_bound", "tnpa", "tnpnd", "tnpnd_lowrank", "tnpnd_bound", "tnpnd_celeba"]
+)
 def test_every_published_tensor_has_its_place(parity_dir, name):
     published = json.loads((parity_dir / "names.json").read_text())[name]
     options, tensors = published["config"]["config"], {k: np.zeros(v) for k, v in published["parameters"].items()}
     model, x = from_published(published["config"]), np.zeros((3, options["dim_x"]), np.float32)
-    shapes = jax.eval_shape(lambda: model.init(KEY, Points(x, np.zeros((3, options["dim_y"]), np.float32)), x))["params"]
+    shapes = jax.eval_shape(lambda: model.init(KEY, Points(x, np.zeros((3, options["dim_y"]), np.float32)), x))[
+        "params"
+    ]
     import_parameters(tensors, PUBLISHED, shapes)  # raises for what has no place or two, and for a place without
     assert sum(x.size for x in jax.tree.leaves(shapes)) == published["config"]["params"]
 
 
-@pytest.mark.parametrize("dim_x, dim_y, fields, marginal, joint", [
-    (1, 1, {}, 222082, 332821), (2, 1, {}, 222146, 332885), (2, 3, {}, 222790, 338431),
-    (2, 5, dict(features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=4), 15530, 47406)])
+@pytest.mark.parametrize(
+    "dim_x, dim_y, fields, marginal, joint",
+    [
+        (1, 1, {}, 222082, 332821),
+        (2, 1, {}, 222146, 332885),
+        (2, 3, {}, 222790, 338431),
+        (2, 5, dict(features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=4), 15530, 47406),
+    ],
+)
 def test_sizes_of_the_papers(dim_x, dim_y, fields, marginal, joint):
     """One-dimensional regression, EMNIST, CelebA and the wheel bandit."""
     x, y = np.zeros((3, dim_x), np.float32), np.zeros((3, dim_y), np.float32)
@@ -120,7 +148,9 @@ def test_initialisation_is_pytorchs():
     jax.tree.map(np.testing.assert_array_equal, first, last)  # deep copies of one layer
     heads = first["heads"]
     for part, bound in [("query", 6 / 256), ("key", 6 / 256), ("value", 6 / 256), ("out", 1 / 64)]:
-        assert 0.95 * bound ** 0.5 < abs(heads[part]["kernel"]).max() < bound ** 0.5  # Glorot's of [64, 192]; 1/sqrt(fan-in)
+        assert (
+            0.95 * bound**0.5 < abs(heads[part]["kernel"]).max() < bound**0.5
+        )  # Glorot's of [64, 192]; 1/sqrt(fan-in)
         assert not heads[part]["bias"].any()
     assert 0.9 / 8 < abs(first["feed_forward"]["layer_0"]["bias"]).max() < 1 / 8
     first, last = layers(copy_layers=False)
@@ -128,6 +158,7 @@ def test_initialisation_is_pytorchs():
 
 
 # What they owe to sets
+
 
 @every_model
 def test_order_of_the_context_does_not_matter(name):
@@ -146,8 +177,10 @@ def test_order_of_the_targets(name):
 @every_model
 def test_masked_is_absent_and_a_batch_is_a_loop(name):
     model, (context, target) = MODELS[name], MASKED
-    spoilt = [points._replace(**{part: np.where(points.mask[..., None], getattr(points, part), 1e3) for part in "xy"})
-              for points in (context, target)]
+    spoilt = [
+        points._replace(**{part: np.where(points.mask[..., None], getattr(points, part), 1e3) for part in "xy"})
+        for points in (context, target)
+    ]
     masked = value(model, *spoilt)
     for task in range(2):
         alone = value(model, pick(CONTEXT, SEEN[task], task), pick(TARGET, ASKED[task], task))
@@ -187,6 +220,7 @@ def test_every_op(op):
 
 
 # How they follow from one another
+
 
 def test_tnp_d_is_full_attention_with_a_mask():
     model = MODELS["tnpd"]
@@ -240,6 +274,7 @@ def test_one_output_is_a_normal_to_tnp_nd():
 
 # Losses
 
+
 def test_loss_over_all_points():
     model, (context, target) = TNPD(**SMALL, loss_points="all"), MASKED
     both = join(context, target)
@@ -254,8 +289,10 @@ def test_loss_over_all_points():
 
 
 def test_joint_loss_and_the_error_on_the_context():
-    joint, model = MODELS["tnpnd_lowrank"], TNPND(**SMALL, rank=3, std_layers=1, covariance="lowrank",
-                                                  objective="joint_and_context_error")
+    joint, model = (
+        MODELS["tnpnd_lowrank"],
+        TNPND(**SMALL, rank=3, std_layers=1, covariance="lowrank", objective="joint_and_context_error"),
+    )
     context, target = MASKED
     np.testing.assert_allclose(value(joint, *MASKED, method="loss"), -value(joint, *MASKED) * ASKED.sum(-1), rtol=1e-5)
     mean = model.apply(variables_of(model), context, target.x, method=lambda m, *args: m.head.mean(m.encode(*args)[0]))
@@ -287,10 +324,11 @@ def test_dropped_outputs_of_the_context():
 
 def test_refusals():
     for model, method, match in [
-            (TNPA(**SMALL, teacher_noise=0.05), "loss", "teacher_noise draws random numbers: give a key"),
-            (TNPD(**SMALL, drop_y=0.5), "loss", "drop_y draws random numbers"),
-            (TNPD(**SMALL, loss_points="al"), "loss", "unknown loss_points 'al'.*'all'"),
-            (TNPND(**SMALL, objective="jont"), "loss", "unknown objective 'jont'.*'joint'")]:
+        (TNPA(**SMALL, teacher_noise=0.05), "loss", "teacher_noise draws random numbers: give a key"),
+        (TNPD(**SMALL, drop_y=0.5), "loss", "drop_y draws random numbers"),
+        (TNPD(**SMALL, loss_points="al"), "loss", "unknown loss_points 'al'.*'all'"),
+        (TNPND(**SMALL, objective="jont"), "loss", "unknown objective 'jont'.*'joint'"),
+    ]:
         with pytest.raises(ValueError, match=match):
             model.apply(variables_of(model), CONTEXT, TARGET, method=method)
     with pytest.raises(ValueError, match="a rollout of TNPA draws"):
