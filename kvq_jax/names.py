@@ -1,0 +1,29 @@
+"""Looking a name up, with an error that helps."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> str:
+    """One line: "unknown op 'intension': did you mean 'intention'? known: softmax, linear, intention".
+
+    `what` says what kind of thing is named. Without a near name there is no question: "unknown op 'x'; known: ...".
+    """
+    known = list(known)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    hint = f": did you mean {nearest[0]!r}?" if nearest else ";"
+    return f"unknown {what} {name!r}{hint} known: {', '.join(known) or 'none'}"
+
+
+def choose(table: Mapping[str, Entry], name: str, what: str) -> Entry:
+    """The entry `name` of `table`.
+
+    Raises:
+        ValueError: if there is none: see `unknown`.
+    """
+    if name not in table:
+        raise ValueError(unknown(what, name, table))
+    return table[name]
