@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-from experiments.neural_processes.gp import (
-    KERNELS,
-    GaussianProcess,
-    GPTask,
-    Hyperparameters,
-    marginals,
-    oracle_log_likelihood,
-)
-from kvq_jax.models.neural_processes import Points
+from experiments.tasks.base import Task, marginals, oracle_log_likelihood
+from experiments.tasks.gaussian_process import KERNELS, GaussianProcess, Hyperparameters
+from kvq_jax.models.points import Points
 
 GP = GaussianProcess(
     kernel="rbf",
@@ -51,7 +45,7 @@ def test_positions_numbers_and_parameters_have_the_published_laws():
         assert -2 <= there.min() < -1.99 and 1.99 < there.max() <= 2 and abs(there.mean()) < 0.02
         assert not np.asarray(points.y)[~np.asarray(points.mask)].any()
     for name, (low, high) in (("length_scale", (0.1, 0.6)), ("scale", (0.1, 1)), ("period", (0.1, 0.5))):
-        drawn = np.asarray(getattr(tasks.hyperparameters, name))
+        drawn = np.asarray(getattr(tasks.truth, name))
         assert low <= drawn.min() and drawn.max() <= high and abs(drawn.mean() - (low + high) / 2) < 0.02
     assert len(set(np.asarray(tasks.context.x)[0, : n[0], 0]) & set(np.asarray(tasks.target.x)[0, : m[0], 0])) == 0
 
@@ -142,7 +136,7 @@ def test_the_oracle_is_scikit_learns_posterior(kernel):
         gp = dataclasses.replace(GP, kernel=kernel, length_scale=length_scale)
         task = jax.jit(gp.sample)(jax.random.key(seed), None)
         joint = jax.jit(gp.oracle)(task, task.target.x, task.target.mask)
-        h = Hyperparameters(*map(float, task.hyperparameters))
+        h = Hyperparameters(*map(float, task.truth))
         theirs = h.scale**2 * SKLEARN[kernel](h) + kernels.WhiteKernel(gp.noise**2)
         context, target = (
             [np.float64(part)[np.asarray(p.mask)] for part in (p.x, p.y)] for p in (task.context, task.target)
@@ -164,7 +158,7 @@ def test_likelihoods_by_hand():
         jnp.array([[-2.0], [2.0], [0.5]]), jnp.array([[0.3], [-0.1], [9.0]]), jnp.array([True, True, False])
     )
     context = Points(jnp.ones((2, 1)), jnp.full((2, 1), 7.0), jnp.zeros(2, bool))
-    got = jax.jit(lambda task: oracle_log_likelihood(GP, task))(GPTask(context, target, h))
+    got = jax.jit(lambda task: oracle_log_likelihood(GP, task))(Task(context, target, h))
     variance = 0.5**2 + 0.02**2
     expected = np.mean([-0.5 * (np.log(2 * np.pi * variance) + y**2 / variance) for y in (0.3, -0.1)])
     np.testing.assert_allclose([got["marginal"], got["joint"]], expected, rtol=1e-5)

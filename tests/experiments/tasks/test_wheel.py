@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from configs.neural_processes.wheel import RADII
-from experiments.neural_processes import published
-from experiments.neural_processes.wheel import (
+from experiments.neural_processes import paper_numbers
+from experiments.tasks.wheel import (
     ARMS,
     FixedWheels,
     FreshWheels,
@@ -19,7 +19,8 @@ from experiments.neural_processes.wheel import (
     sample_wheel,
 )
 
-CODE = Rewards(small_std=0.05, large_std=0.01)
+SPREAD = dict(small_std=0.05, large_std=0.01)
+CODE = Rewards(**SPREAD)
 # delta -> mean cumulative regret of Uniform, rounds in which one arm pays well, and the regrets of always arm 0 and of the
 # quadrant's arm in percent of what Uniform is expected to lose.
 FACTS = {
@@ -42,7 +43,7 @@ def test_the_published_wheels_give_the_uniform_row_of_table_7_to_all_digits(delt
     mean, large, first_arm, quadrant = FACTS[delta]
     arms = np.random.RandomState(0).randint(ARMS, size=2000)
     totals = np.array([gaps(delta, order)[np.arange(2000), arms].sum() for order in range(50)])
-    assert f"{100 * totals.std() / totals.mean():.2f}" == f"{published.TABLE7['uniform'][delta][1]:.2f}"
+    assert f"{100 * totals.std() / totals.mean():.2f}" == f"{paper_numbers.TABLE7['uniform'][delta][1]:.2f}"
     assert round(totals.mean()) == mean
     wheel, lost = published_wheel(2000, delta, 0, CODE), gaps(delta, 0)
     expected = lost.mean(1).sum()
@@ -60,8 +61,8 @@ def test_the_seed_of_a_published_wheel_is_an_order():
 
 
 def test_all_training_wheels_have_the_locations_of_the_evaluation():
-    task = FixedWheels(RADII, context=512, targets=50, drop=0.0)
-    train = task.data(CODE)["train"]
+    task = FixedWheels(RADII, context=512, targets=50, drop=0.0, **SPREAD)
+    train = task.data()["train"]
     played = set(map(tuple, published_wheel(2000, 0.7, 0, CODE).x.tolist()))
     for x, best, delta in zip(train.x, train.best, RADII):
         assert len(x) == 562 and set(map(tuple, x.tolist())) <= played
@@ -100,9 +101,9 @@ def test_dropped_rewards_are_standard_normal_and_change_with_the_key():
 
 
 def test_fixed_wheels_change_by_the_dropped_rewards_alone():
-    task = FixedWheels((0.3, 0.9), context=30, targets=5, drop=0.5)
-    data = task.data(CODE)["train"]
-    first, second = (task.sample(jax.random.key(i), data, CODE) for i in range(2))
+    task = FixedWheels((0.3, 0.9), context=30, targets=5, drop=0.5, **SPREAD)
+    data = task.data()["train"]
+    first, second = (task.sample(jax.random.key(i), data) for i in range(2))
     assert first.context.y.shape == (2, 30, 5)
     np.testing.assert_array_equal(first.context.x, second.context.x)
     np.testing.assert_array_equal(first.target.y, data.reward[:, 30:])
@@ -111,14 +112,14 @@ def test_fixed_wheels_change_by_the_dropped_rewards_alone():
 
 
 def test_fresh_wheels_differ_in_radius():
-    task = FreshWheels((0.0, 1.0), context=200, targets=50, drop=0.0)
-    tasks = jax.vmap(lambda key: task.sample(key, None, CODE))(jax.random.split(jax.random.key(0), 50))
+    task = FreshWheels((0.0, 1.0), context=200, targets=50, drop=0.0, **SPREAD)
+    tasks = jax.vmap(lambda key: task.sample(key, None))(jax.random.split(jax.random.key(0), 50))
     share = np.mean(np.asarray(tasks.context.y) > 10, (1, 2)) * ARMS  # 1 - delta^2, of mean 2/3
     np.testing.assert_allclose(share.mean(), 2 / 3, atol=0.12)
     assert share.min() < 0.3 and share.max() > 0.95
 
 
-@pytest.mark.parametrize("change", [{"drop": 1.5}, {"context": 0}])
+@pytest.mark.parametrize("change", [{"drop": 1.5}, {"context": 0}, {"small_std": -1.0}])
 def test_impossible_tasks_are_refused(change):
-    with pytest.raises(ValueError, match=next(iter(change))):
-        FreshWheels(**({"delta": (0.0, 1.0), "context": 5, "targets": 5, "drop": 0.0} | change))
+    with pytest.raises(ValueError, match="standard deviations" if "small_std" in change else next(iter(change))):
+        FreshWheels(**({"delta": (0.0, 1.0), "context": 5, "targets": 5, "drop": 0.0} | SPREAD | change))

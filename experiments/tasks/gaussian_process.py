@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from kvq_jax.models.neural_processes import Points
-from kvq_jax.models.neural_processes.base import whole_mask
-from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
+from experiments.tasks.base import Task
+from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.ops import kernels
 from kvq_jax.ops.linalg import cholesky, matmul
 
@@ -24,14 +23,6 @@ class Hyperparameters(NamedTuple):
     length_scale: jax.Array  # []
     scale: jax.Array  # []
     period: jax.Array  # []
-
-
-class GPTask(NamedTuple):
-    """Context and targets of one function, their numbers varying by mask alone, and the kernel it was drawn from."""
-
-    context: Points  # [max_context, 1]
-    target: Points  # [max_points - min_context, 1]
-    hyperparameters: Hyperparameters
 
 
 # exp(-d^2 / 2), (1 + sqrt(5) d + 5 d^2 / 3) exp(-sqrt(5) d) and exp(-2 sin^2(pi |x - x'| / period) / l^2), with
@@ -95,14 +86,15 @@ class GaussianProcess:
         return self.max_points - self.min_context
 
     @property
-    def gaussian(self) -> bool:
-        """Whether all noise is Gaussian, so that the oracle is exact."""
+    def exact(self) -> bool:
+        """Whether all noise is Gaussian, as oracle() takes it to be."""
         return self.t_scale[1] == 0
 
-    def sample(self, key: jax.Array, data: None) -> GPTask:
-        """One function. `data` is not used.
+    def sample(self, key: jax.Array, data: None) -> Task:
+        """One function, its Hyperparameters as the truth. `data` is not used.
 
-        It is drawn at max_points points: the first N are the context, the last M, from the end, the targets. Absent ones are 0.
+        The function is drawn at max_points points. The first N are the context, in max_context slots; the last M, from the end,
+        are the targets, in most_targets slots. Empty slots are 0.
         """
         n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
         uniform = jax.random.uniform(
@@ -113,14 +105,14 @@ class GaussianProcess:
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
         factor = cholesky(self._covariance(x, hyperparameters))
         y = matmul(factor, jax.random.normal(normal_key, x.shape))
-        if not self.gaussian:
+        if not self.exact:
             y += self._student(t_key, x.shape)
         n = jax.random.randint(n_key, (), self.min_context, self.max_context + 1)
         m = jax.random.randint(m_key, (), self.min_targets, self.max_points - n + 1)
         context = _first(n, self.max_context, x, y)
-        return GPTask(context, _first(m, self.most_targets, x[::-1], y[::-1]), hyperparameters)
+        return Task(context, _first(m, self.most_targets, x[::-1], y[::-1]), hyperparameters)
 
-    def oracle(self, task: GPTask, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
+    def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1] given the context and the kernel's parameters; absent targets: mean 0, variance 1.
 
         With the Cholesky factor L of K over context C and targets T, mean = L_TC L_CC^-1 y_C, and L_TT is the factor of the
@@ -128,7 +120,7 @@ class GaussianProcess:
         """
         n = task.context.x.shape[-2]
         there = jnp.concatenate([whole_mask(task.context), whole_mask(Points(x, x, mask))])
-        covariance = self._covariance(jnp.concatenate([task.context.x, x]), task.hyperparameters)
+        covariance = self._covariance(jnp.concatenate([task.context.x, x]), task.truth)
         factor = cholesky(jnp.where(there & there[:, None], covariance, jnp.eye(len(there))))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
@@ -144,27 +136,6 @@ class GaussianProcess:
         return _within(self.t_scale, jax.random.uniform(scale_key, shape)) * jax.random.t(
             noise_key, self.t_freedom, shape
         )
-
-
-def oracle_log_likelihood(gp: GaussianProcess, task: GPTask) -> dict[str, jax.Array]:
-    """log p(targets | context, true kernel) / M: the sum over targets of each one's own, and the joint."""
-
-    def of_kinds(task):
-        joint = gp.oracle(task, task.target.x, task.target.mask)
-        points = count(task.target.mask, len(task.target.x))
-        kinds = {"marginal": marginals(joint), "joint": joint}
-        return {
-            kind: log_prob(posterior, task.target.y, task.target.mask) / points for kind, posterior in kinds.items()
-        }
-
-    # The joint likelihood calls LAPACK too: a loop on CPUs, for the reason that linalg.one_at_a_time has.
-    loop = jax.custom_batching.sequential_vmap(of_kinds)
-    return jax.lax.platform_dependent(task, cpu=loop, default=of_kinds)
-
-
-def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:
-    """The normal of each target alone: batch [M], event [1]."""
-    return factorised(joint.mean[..., None], jnp.sqrt(joint.variance)[..., None])
 
 
 def _gamma(hyperparameters: Hyperparameters) -> jax.Array:

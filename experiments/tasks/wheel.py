@@ -7,13 +7,14 @@ inside jit, and the two readings of how models are trained on them.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvq_jax.models.neural_processes import Points
+from experiments.tasks.base import Task
+from kvq_jax.models.points import Points
 
 ARMS = 5
 MEANS = (1.2, 1.0, 1.0, 1.0, 1.0)  # of the arms where they do not pay well
@@ -30,7 +31,7 @@ class Wheel(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rewards:
-    """The config's `rewards` section: how far rewards spread around their means."""
+    """How far rewards spread around their means."""
 
     small_std: float
     large_std: float
@@ -104,13 +105,6 @@ def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards:
     )
 
 
-class WheelTask(NamedTuple):
-    """Rounds that a model sees, and rounds whose rewards it predicts."""
-
-    context: Points
-    target: Points
-
-
 @dataclasses.dataclass(frozen=True)
 class FixedWheels:
     """The published code's training: the same wheels, with the same context and targets, in every step.
@@ -122,22 +116,25 @@ class FixedWheels:
     context: int
     targets: int
     drop: float  # probability that a reward of the context is noise instead, N(0, 1), drawn anew in every step
+    small_std: float  # of Rewards
+    large_std: float
 
     def __post_init__(self):
         _check(self)
 
-    def data(self, rewards: Rewards) -> dict[str, Wheel]:
-        """The published wheels to train on; others of the same radii, with rounds never seen, to validate on."""
-        points = self.context + self.targets
+    def data(self) -> dict[str, Wheel]:
+        """The published wheels to train on; others of the same radii, with rounds never seen, to validate and to test."""
+        points, rewards = self.context + self.targets, Rewards(self.small_std, self.large_std)
 
         def wheels(start):
             return stack(
                 [published_wheel(points, delta, order, rewards, start) for order, delta in enumerate(self.deltas)]
             )
 
-        return {"train": wheels(0), "validation": wheels(1)}
+        return {split: wheels(start) for start, split in enumerate(("train", "validation", "test"))}
 
-    def sample(self, key: jax.Array, data: Wheel, rewards: Rewards) -> WheelTask:
+    def sample(self, key: jax.Array, data: Wheel) -> Task:
+        """The wheels of a split: context [wheels, context, ...] and targets [wheels, targets, ...]."""
         return _task(key, data, self)
 
 
@@ -149,20 +146,25 @@ class FreshWheels:
     context: int
     targets: int
     drop: float  # as in FixedWheels
+    small_std: float  # of Rewards
+    large_std: float
 
     def __post_init__(self):
         _check(self)
 
-    def data(self, rewards: Rewards) -> dict[str, None]:
-        return {"train": None, "validation": None}
+    def data(self) -> dict[str, None]:
+        """Every wheel is drawn from a key."""
+        return dict.fromkeys(("train", "validation", "test"))
 
-    def sample(self, key: jax.Array, data: None, rewards: Rewards) -> WheelTask:
+    def sample(self, key: jax.Array, data: None) -> Task:
+        """One wheel. `data` is not used."""
         delta_key, wheel_key, task_key = jax.random.split(key, 3)
         delta = jax.random.uniform(delta_key, (), minval=self.delta[0], maxval=self.delta[1])
+        rewards = Rewards(self.small_std, self.large_std)
         return _task(task_key, sample_wheel(wheel_key, self.context + self.targets, delta, rewards), self)
 
 
-TASKS: dict[str, Any] = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
+WHEELS = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
 
 
 def drop_rewards(key: jax.Array, reward: jax.Array, probability: float) -> jax.Array:
@@ -172,13 +174,13 @@ def drop_rewards(key: jax.Array, reward: jax.Array, probability: float) -> jax.A
     return jnp.where(dropped, jax.random.normal(noise_key, reward.shape), reward)
 
 
-def _task(key: jax.Array, wheel: Wheel, task: FixedWheels | FreshWheels) -> WheelTask:
+def _task(key: jax.Array, wheel: Wheel, task: FixedWheels | FreshWheels) -> Task:
     """The first rounds as context, the last ones as targets."""
     rounds = Points(wheel.x, wheel.reward)
     context, target = _part(rounds, 0, task.context), _part(rounds, task.context, None)
     if task.drop:
         context = context._replace(y=drop_rewards(key, context.y, task.drop))
-    return WheelTask(context, target)
+    return Task(context, target)
 
 
 def _part(points: Points, begin: int, end: int | None) -> Points:
@@ -190,3 +192,4 @@ def _check(task: FixedWheels | FreshWheels) -> None:
         raise ValueError(f"context and targets must be at least 1, got {task.context} and {task.targets}")
     if not 0 <= task.drop <= 1:
         raise ValueError(f"drop is a probability, got {task.drop}")
+    Rewards(task.small_std, task.large_std)
