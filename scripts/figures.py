@@ -11,7 +11,7 @@ from absl import flags
 
 from experiments.harness import command_line
 from experiments.harness.results import load_results
-from scripts import catalogue
+from experiments import catalogue
 
 _FIGURE = flags.DEFINE_string("figure", None, "<paper>/<figure>, such as intention/figure7")
 _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")

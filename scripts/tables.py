@@ -13,7 +13,7 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
 from experiments.harness.tables import render
-from scripts import catalogue
+from experiments import catalogue
 
 _TABLE = flags.DEFINE_string("table", None, "<paper>/<table>, such as intention/figure7_sine")
 _FORMAT = flags.DEFINE_string("format", "md", "md, tex or csv")

@@ -1,4 +1,4 @@
-"""From the value of each evaluation task to a mean with its standard error."""
+"""From the value of each evaluation task to its mean and standard error."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ Summary = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class TaskEvaluation:
-    """A config's `evaluation` section, less what every experiment has, of an experiment that is judged on tasks."""
+    """The config's `evaluation` section of an experiment judged on tasks, without what all experiments share."""
 
     tasks: int
     batch_size: int  # tasks evaluated at once
@@ -21,7 +21,7 @@ class TaskEvaluation:
 
 
 def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
-    """function(key of a task) for `tasks` tasks, `batch_size` of them at a time so that memory stays bounded. Leaves: [tasks, ...]."""
+    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]; `batch_size` at a time, which bounds the memory."""
     return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
 
 
@@ -33,9 +33,14 @@ def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:
 
     Returns:
       name -> {mean, sem, median, n, seeds}: the standard error is over the n tasks, each averaged over the seeds; `seeds`
-      holds the mean of each seed. A number that is not finite is None, as JSON has none.
+      holds the mean of each seed. A number that is not finite is None: JSON has no NaN.
     """
     return {name: _summary(np.asarray(array, np.float64)) for name, array in values.items()}
+
+
+def single(value: float) -> Summary:
+    """The summary of one measured number, which has no standard error: n is 1 and sem 0."""
+    return _summary(np.full((1, 1), value, np.float64))
 
 
 def _summary(values: np.ndarray) -> Summary:

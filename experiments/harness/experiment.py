@@ -1,8 +1,7 @@
-"""What an experiment hands to the harness: pure functions and arrays, nothing that trains or writes."""
+"""What an experiment hands to the harness: pure functions and arrays, nothing that trains, writes or draws."""
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """The functions of one cell of a table. All but `table` and `figure` are pure and run inside jit.
+    """The functions of one cell of a table. All are pure and run inside jit.
 
     Attributes:
       init: key -> variables.
@@ -23,9 +22,7 @@ class Experiment:
       evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks].
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
-      table: results -> the table shown at the end of a run.
-      figure: (results, folder) -> the path of the figure drawn at the end of a run.
-      facts: what result.json says that the config cannot know, such as which data a folder holds. Values that JSON can hold.
+      facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -34,6 +31,4 @@ class Experiment:
     evaluate: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     examples: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     data: dict[str, PyTree]
-    table: Callable[[list], Any]
-    figure: Callable[[list, Path], Path]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -4,10 +4,13 @@ import dataclasses
 import importlib
 import json
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
@@ -18,13 +21,17 @@ from experiments.harness.experiment import Experiment
 from experiments.harness.loop import Record, TrainSettings, train
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import Placement, build_placement, device_name, is_writer, wait_for_all
+from experiments.harness.prng import key_of
+from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
-from experiments.harness.streams import stream
 
 # An experiment adds its own sections to these, in its SECTIONS.
-_SECTIONS = ("name", "experiment", "axes", "train", "optimizer", "evaluation")
+_EVERY_RUN = ("name", "experiment", "axes")
+_TRAINING = ("train", "optimizer", "evaluation")
+
+Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]  # what result.json says of the work itself; arrays for figures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +42,7 @@ class Options:
     restart: bool = False
     tensorboard: bool = False
     weights: str | None = None  # a folder of weights to evaluate in place of a training
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # config key -> value from the command line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +54,30 @@ class EvaluationSettings:
     untrained: bool  # evaluate the initial parameters too
 
 
-def launch(config: ConfigDict, path: Path | None, options: Options, console: Console) -> results.Result:
-    """Trains and evaluates what `config` describes in the folder `path` (None: the config's own), resuming what is there.
+def launch(
+    config: ConfigDict,
+    path: Path | None,
+    options: Options,
+    console: Console,
+    show: Callable[[results.Result, Path, Console], None] | None = None,
+) -> results.Result:
+    """Runs what `config` describes in the folder `path` (None: the config's own), resuming what is there.
+
+    A module with build() trains and evaluates a model; one with measure() measures, and resumes nothing.
+
+    Args:
+      config: of the run.
+      path: the run folder.
+      options: what the result does not depend on.
+      console: for messages.
+      show: called with the result, the run folder and the console once the result of a new run is written.
 
     Raises:
       UserError: a bad config, missing or damaged data, a folder that cannot be used. Nothing has been written.
       Diverged: the loss stopped being finite.
     """
     module = experiment_module(config)
-    check_sections(config, (*_SECTIONS, *module.SECTIONS))
+    check_sections(config, (*_EVERY_RUN, *(_TRAINING if hasattr(module, "build") else ()), *module.SECTIONS))
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
         config = _with_weights(config, given)
@@ -64,6 +87,35 @@ def launch(config: ConfigDict, path: Path | None, options: Options, console: Con
     if (path / "result.json").exists() and not options.restart:
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
         return results.load_results([path])[0]
+    work = _training(module, config, options, given) if hasattr(module, "build") else _measurement(module, config)
+    wait_for_all("checked")
+    directory = RunDirectory(path, config, options.restart) if is_writer() else None
+    wait_for_all("opened")
+    console.print(f"run folder {path}", soft_wrap=True)
+    outcome, examples = work(path, directory, console)
+    content = {
+        "name": config.name,
+        "axes": config.axes.to_dict(),
+        "overrides": json.loads(json.dumps(dict(options.overrides))),
+        **outcome,
+        "device": device_name(),
+        **provenance(config.experiment),
+        "config_hash": config_hash(config),
+        "config": json.loads(config_json(config)),
+    }
+    result = results.Result(path, content)
+    if directory:
+        directory.write_examples(examples)
+        directory.write_result(content)
+        if show:
+            show(result, path, console)
+    return result
+
+
+def _training(
+    module: ModuleType, config: ConfigDict, options: Options, given: weights.Weights | None
+) -> Callable[[Path, RunDirectory | None, Console], Outcome]:
+    """The training and evaluation of a config, everything checked that can be without a step. Raises UserError."""
     settings = build(TrainSettings, config.train, "config.train")
     evaluation, own = split_evaluation(config.evaluation)
     optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
@@ -80,48 +132,55 @@ def launch(config: ConfigDict, path: Path | None, options: Options, console: Con
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
-    wait_for_all("checked")
-    directory = RunDirectory(path, config, options.restart) if is_writer() else None
-    wait_for_all("opened")
-    console.print(f"run folder {path}", soft_wrap=True)
-    reporter = {"console": console, "tensorboard": path / "tensorboard" if options.tensorboard else None}
-    if given:
-        state, record = _given_state(program, settings, given, placement), Record()
-    else:
-        state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
-    started = time.monotonic()
-    phases = {"trained": state}
-    if evaluation.untrained:
-        phases["untrained"] = program.init(settings.all_seeds)
-    metrics, examples = _evaluate(program, phases, data["test"])
-    content = {
-        "name": config.name,
-        "axes": config.axes.to_dict(),
-        "metrics": metrics,
-        "facts": experiment.facts,
-        "steps": record.step,
-        "seeds": settings.all_seeds.tolist(),
-        "best_step": record.best_step,
-        "validation_losses": record.validation_losses,
-        "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
-        "steps_per_second": record.steps_per_second,
-        "wall_time_s": record.wall_time_s + time.monotonic() - started,
-        "device": device_name(),
-        **results.provenance(),
-        "config_hash": config_hash(config),
-        "config": json.loads(config_json(config)),
-    }
-    result = results.Result(path, content)
-    if directory:
-        directory.write_examples(examples)
-        directory.write_result(content)
-        console.print(experiment.table([result]).terminal())
-        console.print(f"figure {experiment.figure([result], path)}", soft_wrap=True)
-    return result
+    initial = _given_state(program, settings, given, placement) if given else None
+
+    def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
+        reporter = {"console": console, "tensorboard": path / "tensorboard" if options.tensorboard else None}
+        state, record = initial, Record()
+        if not given:
+            state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
+        started = time.monotonic()
+        phases = {"trained": state}
+        if evaluation.untrained:
+            phases["untrained"] = program.init(settings.all_seeds)
+        metrics, examples = _evaluate(program, phases, data["test"])
+        return {
+            "metrics": metrics,
+            "facts": experiment.facts,
+            "steps": record.step,
+            "seeds": settings.all_seeds.tolist(),
+            "best_step": record.best_step,
+            "validation_losses": record.validation_losses,
+            "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
+            "steps_per_second": record.steps_per_second,
+            "wall_time_s": record.wall_time_s + time.monotonic() - started,
+        }, examples
+
+    return work
+
+
+def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunDirectory | None, Console], Outcome]:
+    """What measure() of an experiment finds, in the form of a run of no steps. A UserError leaves no folder."""
+
+    def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
+        started = time.monotonic()
+        try:
+            metrics, examples, facts = module.measure(config)
+        except UserError:
+            if directory:
+                directory.discard()
+            raise
+        untrained = {"steps": 0, "seeds": [], "best_step": None, "validation_losses": [], "parameter_count": 0}
+        timed = {"steps_per_second": 0.0, "wall_time_s": time.monotonic() - started}
+        return {"metrics": metrics, "facts": facts} | untrained | timed, examples
+
+    return work
 
 
 def _with_weights(config: ConfigDict, given: weights.Weights) -> ConfigDict:
-    """The config of an evaluation of weights: their model, one seed, and what identifies them. Raises UserError."""
+    """The config of an evaluation of weights: their model, one seed, and their digest. Raises UserError."""
+    if "model" not in config:
+        raise UserError(f"--weights: {config.name} has no model to evaluate")
     if given.model["name"] != config.model.name:
         raise UserError(f"the weights are those of a {given.model['name']}, config.model is a {config.model.name}")
     config = ConfigDict(config.to_dict() | {"model": given.model, "weights": given.digest})
@@ -137,32 +196,33 @@ def _given_state(program: Program, settings: TrainSettings, given: weights.Weigh
 
 
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
-    """What every experiment shares of the config's `evaluation` section, and what is the experiment's own. Raises ConfigError."""
+    """The shared part of the config's `evaluation` section, and the experiment's own. Raises ConfigError."""
     shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
     common, own = ({k: v for k, v in section.items() if (k in shared) == wanted} for wanted in (True, False))
     return build(EvaluationSettings, common, "config.evaluation"), own
 
 
 def experiment_module(config: ConfigDict) -> ModuleType:
-    """The module experiments/<config.experiment>, which has SECTIONS and build(). Raises ConfigError where there is none."""
+    """The module experiments.<config.experiment>.experiment: SECTIONS, and build() or measure(). Raises ConfigError."""
+    name = f"experiments.{config.experiment}.experiment"
     try:
-        return importlib.import_module(f"experiments.{config.experiment}")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if not f"experiments.{config.experiment}".startswith(error.name):
+        if not name.startswith(error.name):
             raise  # the module is there, but one that it imports is not
-        raise ConfigError(f"config.experiment: no module experiments.{config.experiment}") from error
+        raise ConfigError(f"config.experiment: no module {name}") from error
 
 
 def _check_model(experiment: Experiment) -> None:
-    """Builds the model without computing anything, so that one that cannot be built fails before anything is written."""
+    """Traces the model's initialisation, so that a model that cannot be built fails before anything is written."""
     try:
-        jax.eval_shape(experiment.init, stream(0, "init"))
+        jax.eval_shape(experiment.init, key_of(0, "init"))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"config.model: {error}") from error
 
 
 def _evaluate(program: Program, phases: dict[str, TrainState], data) -> tuple[dict, dict]:
-    """Metrics and examples of each phase, their names as '<phase>/<name>'; examples that phases share are kept once."""
+    """Metrics and examples of each phase, named '<phase>/<name>'; examples that phases share are kept once."""
     metrics, examples = {}, {}
     for phase, state in phases.items():
         values = jax.device_get(program.evaluate(state, data))

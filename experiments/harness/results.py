@@ -2,10 +2,7 @@
 
 import dataclasses
 import functools
-import importlib.metadata
 import json
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
@@ -15,8 +12,6 @@ import numpy as np
 
 from experiments.harness.errors import UserError
 
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "kvq_jax")
-
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -25,7 +20,7 @@ class Result:
     Attributes:
       folder: where it lies.
       content: its result.json.
-      source: the place of the folder that it was found below, among those that were searched.
+      source: index, among the folders that were searched, of the one it lies below.
     """
 
     folder: Path
@@ -38,8 +33,23 @@ class Result:
         return self.content["name"]
 
     @property
+    def axes(self) -> dict[str, str]:
+        """The axes of its cell and their values."""
+        return self.content["axes"]
+
+    @property
     def preset(self) -> str:
-        return self.content["axes"]["preset"]
+        return self.axes["preset"]
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Config key -> value given on the command line, such as {'train.steps': 20}; older results tell none."""
+        return self.content.get("overrides", {})
+
+    @property
+    def code(self) -> str | None:
+        """The digest of the code that made it (provenance.code_digest); None for older results."""
+        return self.content.get("code")
 
     @property
     def config(self) -> dict[str, Any]:
@@ -52,7 +62,7 @@ class Result:
 
     @property
     def steps(self) -> str:
-        """'2000', or '900 of 2000' where the weights that are judged are those of the best validation loss."""
+        """'2000', or '900 of 2000' where the state of the best validation loss is evaluated."""
         steps, best = self.content["steps"], self.content["best_step"]
         return str(steps) if best is None or self.config["train"]["select"] != "best" else f"{best} of {steps}"
 
@@ -67,7 +77,7 @@ class Result:
 
 
 def load_results(folders: Iterable[Path]) -> list[Result]:
-    """Every result below `folders`, once for each config: a config found in an earlier folder hides it in later ones.
+    """Every result below `folders`, one for each config: of equal configs, the result of the earlier folder.
 
     Raises:
       UserError: a result.json that cannot be read.
@@ -90,16 +100,15 @@ def comparable(
 ) -> dict[Any, Result]:
     """Cell -> the result that fills it: what may stand in one table or figure.
 
-    Chosen in this order: the data, so that a stand-in never hides real ones, whatever its preset; the preset; the variant. A
-    run with --config overrides claims the cell of the run without: the one of an earlier folder fills it, and a line on stderr
-    says so.
+    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset; then by
+    variant. If two runs claim a cell (one has --config overrides, say), the earlier folder wins, and stderr says so.
 
     Args:
       results: of any experiments, in the order of `load_results`.
-      name: the experiment, '<paper>/<experiment>'.
-      cell: the place that a result fills.
-      data: what the runs have seen; the least is chosen.
-      variant: what else results that stand beside each other have in common; the least is chosen.
+      name: the config's name, '<paper>/<experiment>'.
+      cell: the cell of a result.
+      data: rank of the data that a run saw; the least rank is chosen.
+      variant: what results beside each other have in common otherwise; the least is chosen.
 
     Raises:
       UserError: two results of one folder claim one cell.
@@ -115,12 +124,12 @@ def comparable(
         claim = f"{first.folder} and {result.folder} claim one cell of {name} but differ in {keys}"
         if first.source == result.source:
             raise UserError(f"{claim}: keep one out of --results")
-        print(f"note: {claim}: the first fills it", file=sys.stderr)
+        print(f"note: {claim}: the earlier folder wins", file=sys.stderr)
     return found
 
 
 def facts(results: Iterable[Result], metric: str) -> dict[str, str]:
-    """What every form of a table says of its results: their preset, their number of seeds, and the n of `metric`."""
+    """What a table says of its results in every format: preset, number of seeds, and the n of `metric`."""
     results = list(results)
     return {
         "preset": several(result.preset for result in results),
@@ -140,16 +149,8 @@ def latest_preset(results: Iterable[Result]) -> str | None:
     return next((preset for preset in ("paper", "quick", "tiny") if preset in present), None)
 
 
-def provenance() -> dict[str, Any]:
-    """What a number depends on beside its config: code, packages, Python."""
-    return {
-        "code_version": _code_version(),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
-    }
-
-
 def _least(results: list[Result], key: Callable[[Result], Any]) -> list[Result]:
-    """Those whose key is the least there is."""
+    """The results whose key is least."""
     least = min(map(key, results), default=None)
     return [result for result in results if key(result) == least]
 
@@ -172,20 +173,3 @@ def _read(path: Path) -> dict[str, Any]:
     if missing:
         raise UserError(f"{path} is not a result: it lacks {', '.join(missing)}")
     return content
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _code_version() -> str | None:
-    """The commit of the checkout, with '-dirty' where files differ from it; None outside a checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        root = Path(__file__).parents[2]
-        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None

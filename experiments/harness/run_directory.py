@@ -1,13 +1,14 @@
 """The folder of one run: config.json, metrics.jsonl, checkpoints/, examples.npz, result.json.
 
-A folder belongs to one config, by the hash of its JSON. Whole files are written beside their place and moved there, so a run
-killed at any moment leaves either the old file or the new one.
+A folder belongs to one config. Files are written under a temporary name and then moved, so a run that is killed leaves
+either the old file or the new one.
 """
 
 import fcntl
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ def config_hash(config: ConfigDict) -> str:
 
 
 def default_path(root: Path, config: ConfigDict) -> Path:
-    """root/<paper>/<experiment>/<axes>-<hash>: where a config's run lives unless the user says otherwise."""
+    """root/<paper>/<experiment>/<axes>-<hash>, the default run folder of a config."""
     axes = "-".join(str(value) for value in config.axes.to_dict().values())
     return root / config.name / f"{axes}-{config_hash(config)[:8]}"
 
@@ -59,13 +60,18 @@ class RunDirectory:
             raise UserError(f"another process is running in {path}") from error
         write_text(path / "config.json", config_json(config))
 
+    def discard(self) -> None:
+        """Removes the folder of a run that could not begin."""
+        self._lock.close()
+        shutil.rmtree(self.path)
+
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 
     def drop_metrics_after(self, step: int) -> None:
-        """Removes what a killed run wrote after the checkpoint that it now resumes from."""
+        """Removes the lines that a killed run wrote after the checkpoint at `step`, from which it resumes."""
         file = self.path / "metrics.jsonl"
         if file.exists():
             lines = file.read_text().splitlines(keepends=True)
@@ -83,7 +89,7 @@ class RunDirectory:
 
 
 def check_ownership(path: Path, config: ConfigDict | None) -> None:
-    """Raises UserError where `path` holds something other than a run of `config` (of any config, where None)."""
+    """Raises UserError where `path` holds something other than a run of `config` (None: of any config)."""
     if not path.exists():
         return
     try:
@@ -104,7 +110,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 class moved_into:
-    """A binary file that appears under its name once it is complete and on the disk."""
+    """A binary file to write to, which appears as `path` once it is complete and on the disk."""
 
     def __init__(self, path: Path):
         self._path = path

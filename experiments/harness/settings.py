@@ -1,7 +1,7 @@
 """From a config section to the object it describes, with every key accounted for.
 
-A section of the config holds exactly the fields of one dataclass or Flax module. A key the class does not have, a field the
-section does not set and a value of another type are errors that name the key, so the config file is the whole truth.
+A section holds every field of one dataclass or Flax module, also those with defaults: the stored config is complete. An
+unknown key, a missing field and a value of the wrong type are errors that name the key.
 """
 
 import dataclasses
@@ -10,14 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flax import linen as nn
+from flax.core import FrozenDict
 
-from experiments.harness.errors import ConfigError, unknown
+from experiments.harness.errors import ConfigError
+from kvq_jax.names import unknown
 
-_OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
+_OF_FLAX = ("parent", "name")  # the fields that flax.linen adds to every module
 
 
 def choose(table: Mapping[str, Any], name: str, where: str) -> Any:
-    """table[name], or a ConfigError that says which config key `where` is wrong and what it may be."""
+    """table[name]. Raises ConfigError, which names the config key `where` and what it may be, for an unknown name."""
     if name not in table:
         raise ConfigError(unknown(where, name, table))
     return table[name]
@@ -28,7 +30,7 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
 
     Args:
       cls: a dataclass or linen module.
-      section: the config section; its keys are the fields of `cls`, all of them, less those in `given`.
+      section: the config section; its keys are all fields of `cls` but those in `given`.
       where: the section's name in messages, such as 'config.model'.
       **given: fields the caller sets itself.
 
@@ -56,10 +58,11 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field]:
     return {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in skipped}
 
 
-def build_named(table: Mapping[str, type], section: Mapping[str, Any], where: str, **given: Any) -> Any:
-    """As `build`, for a section whose `name` says which class of `table` its other keys are the fields of."""
+def build_named(table: Mapping[str, Any], section: Mapping[str, Any], where: str, **given: Any) -> Any:
+    """As `build`, for a section with a `name`: of the class in `table`, or in the field `cls` of a row, under that name."""
     name, fields = named(section, where)
-    return build(choose(table, name, f"{where}.name"), fields, where, **given)
+    entry = choose(table, name, f"{where}.name")
+    return build(entry if isinstance(entry, type) else entry.cls, fields, where, **given)
 
 
 def named(section: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
@@ -82,12 +85,25 @@ def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
-    """`value` made fit for a field annotated `hint`: lists become tuples, whole numbers pass as floats."""
-    if isinstance(value, list):
-        value = tuple(value)
+    """`value` made fit for a field annotated `hint`: lists become tuples, sections FrozenDicts, ints floats."""
+    value = _frozen(value)
     if hint is float and type(value) is int:
         return float(value)
-    simple = hint if hint in (int, float, str, bool) else None
-    if simple and type(value) is not simple:
-        raise ConfigError(f"{where}: expected {simple.__name__}, got {value!r}")
+    if hint in (int, float, str, bool) and type(value) is not hint:
+        raise ConfigError(f"{where}: expected {hint.__name__}, got {value!r}")
+    if _is_name_or_section(hint) and not isinstance(value, (str, Mapping)):
+        raise ConfigError(f"{where}: expected a name, or a section with a name and options, got {value!r}")
     return value
+
+
+def _frozen(value: Any) -> Any:
+    """`value` with tuples for lists and FrozenDicts for mappings, at any depth: a field of a module is hashable."""
+    if isinstance(value, Mapping):
+        return FrozenDict({key: _frozen(entry) for key, entry in value.items()})
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _is_name_or_section(hint: Any) -> bool:
+    """Whether a field is annotated `str | Mapping | ...`, as the operator of a block is."""
+    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint)]
+    return str in kinds and Mapping in kinds

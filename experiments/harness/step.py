@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 
 from experiments.harness.experiment import Experiment, PyTree, Variables
 from experiments.harness.placement import Placement
-from experiments.harness.streams import stream
+from experiments.harness.prng import key_of
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -56,7 +56,7 @@ def make_init(experiment: Experiment, optimizer: optax.GradientTransformation) -
     """seed [] -> the state at step 0."""
 
     def init(seed):
-        collections = dict(experiment.init(stream(seed, "init")))
+        collections = dict(experiment.init(key_of(seed, "init")))
         params = collections.pop("params")
         return TrainState(seed, jnp.zeros((), jnp.int32), params, collections, optimizer.init(params))
 
@@ -77,7 +77,7 @@ def make_step(
     """(state of one seed, train data) -> (state, named scalars). `constrain` places the batch on devices."""
 
     def step(state, data):
-        sample_key, loss_key = jax.random.split(stream(state.seed, "train", state.step))
+        sample_key, loss_key = jax.random.split(key_of(state.seed, "train", state.step))
         batch = constrain(sample_batch(experiment, sample_key, data, batch_size))
 
         def objective(params):
@@ -114,7 +114,7 @@ def make_program(
 
     def validation_loss(variables, data):
         def one(index):
-            sample_key, loss_key = jax.random.split(stream(evaluation_seed, "validate", index))
+            sample_key, loss_key = jax.random.split(key_of(evaluation_seed, "validate", index))
             batch = placement.constrain(sample_batch(experiment, sample_key, data, batch_size))
             return experiment.loss(variables, batch, loss_key)[0]
 
@@ -124,11 +124,11 @@ def make_program(
         return lambda state, data: placement.over_seeds(function)(state.variables, data)
 
     def evaluate(variables, data):
-        return experiment.evaluate(variables, data, stream(evaluation_seed, "evaluate"))
+        return experiment.evaluate(variables, data, key_of(evaluation_seed, "evaluate"))
 
     def examples(state, data):
         first = jax.tree.map(lambda leaf: leaf[0], state.variables)
-        return experiment.examples(first, data, stream(evaluation_seed, "examples"))
+        return experiment.examples(first, data, key_of(evaluation_seed, "examples"))
 
     reads = dict(in_shardings=(placement.state, placement.everywhere), out_shardings=placement.everywhere)
     return Program(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.harness.errors import Diverged, UserError
-from scripts import catalogue, sweep
+from experiments import catalogue, sweep
 from tests.scripts.command import ROOT, run
 
 SWEEP = (

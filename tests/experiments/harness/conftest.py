@@ -33,4 +33,4 @@ def line() -> Experiment:
         return {"prediction": variables["params"]["w"], "x": jax.random.normal(key)}
 
     data = {split: jnp.float32(3.0) for split in ("train", "validation", "test")}
-    return Experiment(init, sample, loss, evaluate, examples, data, table=None, figure=None)
+    return Experiment(init, sample, loss, evaluate, examples, data)

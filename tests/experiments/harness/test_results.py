@@ -57,7 +57,7 @@ def test_two_results_of_one_cell_are_an_error_that_names_both():
 def test_of_one_cell_the_result_of_the_earlier_folder_is_taken_and_said(capsys):
     own, shipped = result("a", steps=6), dataclasses.replace(result("b"), source=1)
     assert chosen(own, shipped) == {"mlp": own}
-    claim = "note: a and b claim one cell of paper/task but differ in config.train.steps: the first fills it"
+    claim = "note: a and b claim one cell of paper/task but differ in config.train.steps: the earlier folder wins"
     assert capsys.readouterr().err.splitlines() == [claim]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.harness.errors import ConfigError
 from experiments.harness.placement import build_placement
+from experiments.harness.prng import key_of
 from experiments.harness.step import make_init, make_program, make_step, sample_batch
-from experiments.harness.streams import stream
 
 OPTIMIZER = optax.sgd(0.1)
 SEEDS = jnp.arange(8, dtype=jnp.uint32)
@@ -40,7 +40,7 @@ def curve(experiment, placement="single", chunk_steps=5):
 def test_one_step_by_hand(line):
     state = make_init(line, OPTIMIZER)(jnp.uint32(3))
     new, metrics = make_step(line, OPTIMIZER, 16)(state, line.data["train"])
-    sample_key, _ = jax.random.split(stream(3, "train", 0))
+    sample_key, _ = jax.random.split(key_of(3, "train", 0))
     x, _ = sample_batch(line, sample_key, line.data["train"], 16)
     gradient = 2 * (state.params["w"] - 3.0) * jnp.mean(x**2)
     np.testing.assert_allclose(new.params["w"], state.params["w"] - 0.1 * gradient, rtol=1e-5)
@@ -112,6 +112,6 @@ def test_indivisible_sizes_are_refused_with_the_numbers():
 
 def test_streams_differ_by_seed_purpose_and_step():
     keys = [
-        stream(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)
+        key_of(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)
     ]
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
