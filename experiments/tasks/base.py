@@ -1,0 +1,67 @@
+"""What a task is, whatever paper it comes from: points of one function that a model sees, and points that it predicts.
+
+A sampler is a frozen dataclass whose fields are the config's `task` section:
+
+    sample(key, data) -> Task          pure, of fixed shapes: numbers of points vary by mask. `data`: arrays of one split, or None
+    picture(key, data) -> Task         optional: the same function with targets that can be drawn
+    data() -> {split: arrays}          optional: the sampler's own data, of the splits train, validation and test
+    oracle(task, x, mask) -> MultivariateNormal    optional: the law of the targets of one output given the context and the truth
+    exact                              with oracle(): whether the law is the true one under the sampler's settings
+    answers(task) -> {method: prediction [M, dy]}  optional: predictions of methods that are told what models have to learn
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
+from kvq_jax.models.points import Points
+
+
+class Task(NamedTuple):
+    """One function: context [N, dx] -> [N, dy], targets [M, dx] -> [M, dy]; any leading dimensions for a batch of tasks."""
+
+    context: Points
+    target: Points
+    truth: Any = None  # what oracle() or answers() must know of the function, and no model sees
+
+
+def has_oracle(sampler: Any) -> bool:
+    """Whether the best possible likelihood of a sampler's tasks is known."""
+    return hasattr(sampler, "oracle") and sampler.exact
+
+
+def oracle_log_likelihood(sampler: Any, task: Task) -> dict[str, jax.Array]:
+    """log p(targets | context, truth) / M of one task: of each target alone ('marginal') and of all together ('joint')."""
+
+    def of_kinds(task):
+        joint = sampler.oracle(task, task.target.x, task.target.mask)
+        points = count(task.target.mask, len(task.target.x))
+        kinds = {"marginal": marginals(joint), "joint": joint}
+        return {kind: log_prob(law, task.target.y, task.target.mask) / points for kind, law in kinds.items()}
+
+    # The joint likelihood calls LAPACK too: a loop on CPUs, for the reason that linalg.one_at_a_time has.
+    loop = jax.custom_batching.sequential_vmap(of_kinds)
+    return jax.lax.platform_dependent(task, cpu=loop, default=of_kinds)
+
+
+def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:
+    """The normal of each target alone: batch [M], event [1]."""
+    return factorised(joint.mean[..., None], jnp.sqrt(joint.variance)[..., None])
+
+
+def first_observed(key: jax.Array, sampler: Any) -> jax.Array:
+    """The mask [max_context] of a context of the first n points, n uniform in min_context..max_context."""
+    n = jax.random.randint(key, (), sampler.min_context, sampler.max_context + 1)
+    return jnp.arange(sampler.max_context) < n
+
+
+def check_context(sampler: Any, points: int) -> None:
+    """Raises ValueError unless 0 <= min_context <= max_context <= points."""
+    if not 0 <= sampler.min_context <= sampler.max_context <= points:
+        raise ValueError(
+            f"0 <= min_context <= max_context <= {points} points does not hold for "
+            f"min_context={sampler.min_context}, max_context={sampler.max_context}"
+        )
