@@ -4,12 +4,12 @@ from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
 from kvq_jax.nn.cmab import CMAB
 from kvq_jax.nn.grid import GridAttention
-from kvq_jax.nn.heads import Ridge, attend, find_op, merge_heads, split_heads
+from kvq_jax.nn.heads import attend, merge_heads, split_heads
 from kvq_jax.nn.image_encoders import ENCODERS, BatchNorm, ConvEncoder, ResNet12
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import BIAS_INITS, KERNEL_INITS, MLP, Linear
 from kvq_jax.nn.multihead import SCALINGS, MultiHead
-from kvq_jax.nn.names import choose
 from kvq_jax.nn.np_former import FORMERS, Former, NPFormerLayer
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.nn.pooling import set_mean
@@ -36,9 +36,11 @@ __all__ = [
     "Linear",
     "MAB",
     "MLP",
+    "Mixer",
     "MultiHead",
     "NORMS",
     "NPFormerLayer",
+    "Op",
     "PMA",
     "PerceiverAttention",
     "PreNormAttention",
@@ -48,15 +50,12 @@ __all__ = [
     "RESNETS",
     "ResNet",
     "ResidualLayer",
-    "Ridge",
     "SAB",
     "SCALINGS",
     "SET_FORMS",
     "TransformerLayer",
     "as_attention_fn",
     "attend",
-    "choose",
-    "find_op",
     "fourier_features",
     "merge_heads",
     "set_mean",

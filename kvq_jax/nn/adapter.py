@@ -5,12 +5,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from kvq_jax.nn.heads import Op, find_op
+from kvq_jax.names import choose
+from kvq_jax.nn.mixer import Op, resolve
 from kvq_jax.nn.multihead import SCALINGS
-from kvq_jax.nn.names import choose
 
 
-def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> Callable[..., jax.Array]:
+def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..., jax.Array]:
     """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention, which it lets be any member of KVQ space.
 
     Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals flax.linen.dot_product_attention, also
@@ -19,9 +19,9 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> 
     dropout acts on, and what `sow_weights=True` stores under 'attention_weights'.
 
     Args:
-        op: a name of kvq_jax.ops.OPS, or a function of that signature.
+        op: a name, a function or dict(name=..., **options), as kvq_jax.nn.Mixer has it; an option that is an array [H] differs
+            between heads. An attention_fn has no parameters, so that alpha cannot be learnt.
         scaling: the factor on the query, a name of kvq_jax.nn.SCALINGS.
-        options: keyword arguments of the op; an array [H] differs between heads.
 
     Returns:
         attention_fn(query [..., M, H, d], key [..., N, H, d], value [..., N, H, k], mask=None, *, dropout_rng=None,
@@ -29,9 +29,11 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> 
         against [..., H, M, N] and what is not zero takes part (Flax makes masks of floats).
 
     Raises:
-        ValueError: if a name is unknown; from attention_fn also if shapes do not fit, or dropout lacks its random key.
+        ValueError: if a name or option is unknown, or there is an alpha_kind; from attention_fn also if shapes do not fit, or dropout lacks its random key.
     """
-    op, factor = find_op(op), choose(SCALINGS, scaling, "scaling")
+    said, factor = resolve(op), choose(SCALINGS, scaling, "scaling")
+    if said.alpha_kind is not None:
+        raise ValueError("an attention_fn has no parameters: give alpha, without alpha_kind")
 
     def attention_fn(
         query,
@@ -52,7 +54,7 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head", **options) -> 
             mask = mask.reshape((1,) * (query.ndim - mask.ndim) + mask.shape)  # never mistaken for a mask of keys
 
         def attend(value):
-            return op(query, key, value, mask=mask, **options)
+            return said.operator.function(query, key, value, mask=mask, **said.options)
 
         drop = dropout_rate > 0 and not deterministic
         if not drop and module is None:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from kvq_jax.names import choose
 from kvq_jax.nn.mlp import MLP, Linear
-from kvq_jax.nn.names import choose
 from kvq_jax.nn.pooling import set_mean
 
 
@@ -18,13 +18,16 @@ class AlphaKind(NamedTuple):
 
     squash: Callable[[jax.Array], jax.Array] | None
     inverse: Callable[[float], float] | None
-    contains: Callable[[float], bool]
-    interval: str
+    high: float = math.inf  # the values lie between 0 and this
+    closed: bool = False  # 0 is one of them
     from_set: bool = False  # theta is a function of keys and values
 
+    @property
+    def interval(self) -> str:
+        return f"{'[' if self.closed else '('}0, {self.high:g})"
 
-def _positive(a: float) -> bool:
-    return 0 < a < math.inf
+    def contains(self, a: float) -> bool:
+        return 0 < a < self.high or (self.closed and a == 0)
 
 
 def _softplus_inverse(a: float) -> float:
@@ -32,10 +35,10 @@ def _softplus_inverse(a: float) -> float:
 
 
 ALPHA_KINDS = {
-    "fixed": AlphaKind(None, None, lambda a: 0 <= a < math.inf, "[0, inf)"),
-    "softplus": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)"),
-    "sigmoid": AlphaKind(jax.nn.sigmoid, lambda a: math.log(a) - math.log1p(-a), lambda a: 0 < a < 1, "(0, 1)"),
-    "set": AlphaKind(jax.nn.softplus, _softplus_inverse, _positive, "(0, inf)", from_set=True),
+    "fixed": AlphaKind(None, None, closed=True),
+    "softplus": AlphaKind(jax.nn.softplus, _softplus_inverse),
+    "sigmoid": AlphaKind(jax.nn.sigmoid, lambda a: math.log(a) - math.log1p(-a), high=1.0),
+    "set": AlphaKind(jax.nn.softplus, _softplus_inverse, from_set=True),
 }
 
 

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, mask_of_heads
+from kvq_jax.nn.heads import mask_of_heads
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.ops.streaming import Stream
 
 
-class CMAB(nn.Module):
+class CMAB(Block):
     """Encodes a set of any size in latents of fixed size:
 
         L_B' = SelfAttention(CrossAttention(L_B, D)),  L_I' = SelfAttention(CrossAttention(L_I, L_B'))
@@ -26,14 +27,14 @@ class CMAB(nn.Module):
 
         latents = block(latents, context)                                  # any op
         state = block.update(block.init_state(), context)                  # in parts, in any order;
-        latents = block.read(block.merge(state, other_state), latents)     # any op of kvq_jax.ops.streaming.STREAMS
+        latents = block.read(block.merge(state, other_state), latents)     # any op with a stream
 
     through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for softmax,
     K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An update costs one
     projection of the new points and their scores with num_latents queries; the latents are computed by `read` alone.
 
     `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as sigma-Intention, may
-    still work among latents. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`.
+    still work among latents.
 
     Raises ValueError if a name is unknown, shapes do not fit, or for a state of an op that has none.
     """
@@ -47,8 +48,6 @@ class CMAB(nn.Module):
     cross_op: Op | None = None
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "fan_in_uniform"
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -57,15 +56,7 @@ class CMAB(nn.Module):
 
         def attention(op, **fields):
             build = functools.partial(
-                PerceiverAttention,
-                self.features,
-                self.num_heads,
-                self.head_features,
-                op,
-                self.scaling,
-                self.alpha_kind,
-                self.alpha,
-                **inits,
+                PerceiverAttention, self.features, self.num_heads, self.head_features, op, self.scaling, **inits
             )
             return PreNormAttention(build, residual=self.residual, **fields)
 

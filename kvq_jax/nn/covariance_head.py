@@ -6,11 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from flax import linen as nn
 
-from kvq_jax.nn.heads import Op
+from kvq_jax.names import choose
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP
-from kvq_jax.nn.names import choose
 from kvq_jax.nn.transformer import TransformerEncoder
 
 BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
@@ -61,7 +60,7 @@ def low_rank(
 COVARIANCES = {"cholesky": cholesky, "lowrank": low_rank}
 
 
-class CovarianceHead(nn.Module):
+class CovarianceHead(Block):
     """Encodings of M targets -> a multivariate normal of their M dy outputs, index = target * dy + output.
 
     Nguyen and Grover 2022, TNP (arXiv 2207.04179), TNP-ND. An MLP reads the mean of each target from its
@@ -91,16 +90,12 @@ class CovarianceHead(nn.Module):
     bound: bool = False
     jitter: float = 0.0  # added to the diagonal of L, or of Sigma if 'lowrank'
     op: Op = "softmax"
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     copy_layers: bool = True
 
     def setup(self):
         mlp = functools.partial(MLP, kernel_init="fan_in_uniform")
         self.mean_net = mlp((self.hidden, self.dim_y))
-        self.std_encoder = TransformerEncoder(
-            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers
-        )
+        self.std_encoder = TransformerEncoder(self.num_layers, self.num_heads, self.hidden, self.op, self.copy_layers)
         self.projector = mlp((self.hidden,) * (self.projector_depth - 1) + (self.rank * self.dim_y,))
         self.diag_net = mlp((self.hidden,) * (self.diagonal_depth - 1) + (self.dim_y,))  # has parameters if 'lowrank'
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 import jax
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, find_op
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit
 from kvq_jax.nn.multihead import MultiHead
 from kvq_jax.ops.grid import fold, unfold
 
 
-class GridAttention(nn.Module):
+class GridAttention(Block):
     """fold(attention(unfold(X))): "A mathematical view of attention" (slides), higher-order attention on images (h, w, c) and
     video (t, h, w, c).
 
     Without query_sizes it is self-attention, and the output has the grid of the input. With query_sizes (h', w') the queries
     are parameters on a grid of that size, which is the output's: smaller samples down, larger samples up. Points carry no
-    position. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's own default.
+    position.
 
     Raises ValueError if a name is unknown or shapes do not fit.
     """
@@ -31,8 +31,6 @@ class GridAttention(nn.Module):
     axes: int = 2  # 2: images, 3: video
     query_sizes: Sequence[int] | None = None
     scaling: str = "head"
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
 
@@ -47,6 +45,7 @@ class GridAttention(nn.Module):
         shared = dict(
             num_heads=self.num_heads,
             head_features=self.head_features,
+            op=self.op,
             out_features=self.out_features,
             scaling=self.scaling,
             kernel_init=self.kernel_init,
@@ -54,9 +53,6 @@ class GridAttention(nn.Module):
             name="heads",
         )
         if self.query_sizes is not None:
-            pool = LearnableQueryAttention(
-                math.prod(self.query_sizes), op=self.op, alpha_kind=self.alpha_kind, alpha=self.alpha, **shared
-            )
+            pool = LearnableQueryAttention(math.prod(self.query_sizes), **shared)
             return fold(pool(rows, mask=mask), tuple(self.query_sizes))
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(rows, rows, mask=mask)
-        return fold(MultiHead(op=find_op(self.op), **shared)(rows, rows, rows, mask=mask, **ridge), sizes)
+        return fold(MultiHead(**shared)(rows, rows, rows, mask=mask), sizes)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.names import choose
+from kvq_jax.names import choose
 
 
 def _of_the_episode(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:

@@ -6,19 +6,19 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, attend
+from kvq_jax.names import choose
+from kvq_jax.nn.heads import attend
+from kvq_jax.nn.mixer import Block, Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import SCALINGS
-from kvq_jax.nn.names import choose
 
 
-class LearnableQueryAttention(nn.Module):
+class LearnableQueryAttention(Block):
     """O = op(s Q, X W_k, X W_v) W_o in every head, where Q is a parameter and not a function of the input.
 
     "A mathematical view of attention" (slides), learnable queries, with rows as points: invariant to the order of the
     elements of X, and its output has as many elements as there are queries. use_output=False is the slides' form with one
-    head, without W_o. The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's
-    own default. With no element left, the heads are zero and the output is the bias of W_o.
+    head, without W_o. With no element left, the heads are zero and the output is the bias of W_o.
 
     Raises ValueError if a name is unknown, shapes do not fit, or out_features is given where there is no output layer.
     """
@@ -31,8 +31,6 @@ class LearnableQueryAttention(nn.Module):
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     use_bias: bool = True
     use_output: bool = True
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     query_init: jax.nn.initializers.Initializer = jax.nn.initializers.normal(1.0)
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
@@ -49,6 +47,6 @@ class LearnableQueryAttention(nn.Module):
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
         query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
         key, value = linear(width, name="key")(x), linear(width, name="value")(x)
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value, mask=mask)
-        heads = attend(self.op, self.num_heads, query, key, value, mask=mask, **ridge)
+        mixer = Mixer(self.op, (self.num_heads,), name="mixer")
+        heads = attend(mixer, self.num_heads, query, key, value, mask=mask)
         return linear(self.out_features or width, name="out")(heads) if self.use_output else heads

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.nn import initializers
 
-from kvq_jax.nn.names import choose
+from kvq_jax.names import choose
 
 
 def fan_in_uniform(fan_in: int) -> initializers.Initializer:

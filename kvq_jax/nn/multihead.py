@@ -2,16 +2,15 @@
 
 import functools
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend
+from kvq_jax.nn.mixer import Block, Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
-from kvq_jax.nn.names import choose
-from kvq_jax.ops import OPS
 
 # Name -> the factor on the query, of the width of one head and the number of heads.
 SCALINGS = {
@@ -21,15 +20,15 @@ SCALINGS = {
 }
 
 
-class MultiHead(nn.Module):
+class MultiHead(Block):
     """Projects query, key and value once for each head, applies `op` in every head, and mixes the heads linearly.
 
         output = concatenate_h(op(s Q W_q^h, K W_k^h, V W_v^h)) W_o
 
-    with biases, and s set by `scaling`, whatever the op. The heads are a leading dimension of the op, [..., H, N, d], so
-    that an option of the op may differ between heads: `alpha` [H]. No width needs to be divisible by anything:
-    `head_features` is the width of one head (Haiku's key_size) and the heads' widths add up. With no key left, the heads
-    are zero and the output is the bias of the last layer.
+    with biases, and s set by `scaling`, whatever the op. The heads are a leading dimension of the op, [..., H, N, d], and a
+    learnt alpha is one for each head. `head_features` is the width of one head (Haiku's key_size); the heads' widths add up,
+    so that no width needs to be divisible by anything. With no key left, the heads are zero and the output is the bias of
+    the last layer.
 
     Keys may also arrive in parts, as flax.linen.MultiHeadDotProductAttention has it for decoding: with `position`, projected
     keys and values are written into rows position, position + 1, ... of the variables cached_key and cached_value, whose number
@@ -41,7 +40,7 @@ class MultiHead(nn.Module):
 
     num_heads: int
     head_features: int
-    op: Callable[..., jax.Array] = OPS["softmax"]  # op(query, key, value, *, mask, **options)
+    op: Op = "softmax"  # see kvq_jax.nn.Mixer
     out_features: int | None = None  # None: num_heads * head_features
     scaling: str = "head"  # a name of SCALINGS
     use_bias: bool = True
@@ -59,12 +58,8 @@ class MultiHead(nn.Module):
         *,
         mask: jax.Array | None = None,
         position: jax.Array | int | None = None,
-        **options,
     ) -> jax.Array:
-        """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out_features].
-
-        `options` go to the op.
-        """
+        """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out_features]."""
         full_width = self.num_heads * self.head_features
         if not self.use_output and self.out_features is not None:
             raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")
@@ -80,7 +75,8 @@ class MultiHead(nn.Module):
                 )
             key = self._cached("cached_key", key, mask.shape[-1], position)
             value = self._cached("cached_value", value, mask.shape[-1], position)
-        output = attend(self.op, self.num_heads, scale * query, key, value, mask=mask, **options)
+        mixer = Mixer(self.op, (self.num_heads,), name="mixer")
+        output = attend(mixer, self.num_heads, scale * query, key, value, mask=mask)
         if not self.use_output:
             return output
         return linear(self.out_features or full_width, kernel_init=self.kernel_init, name="out")(output)

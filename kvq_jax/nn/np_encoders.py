@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import jax
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, mask_of_heads
+from kvq_jax.nn.heads import mask_of_heads
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.set_transformer import MAB
@@ -93,7 +94,7 @@ class PoolingEncoder(nn.Module):
         return self.attention(rows, rows, mask=mask) if self.self_attention else rows
 
 
-class Memory(NamedTuple):
+class Projected(NamedTuple):
     """A context as cross-attention sees it: rows that its keys and values are projected from."""
 
     key: jax.Array  # [..., N, hidden]
@@ -101,12 +102,11 @@ class Memory(NamedTuple):
     mask: jax.Array | None  # [..., N]
 
 
-class CrossAttentionEncoder(nn.Module):
+class CrossAttentionEncoder(Block):
     """MAB(e(query), e(x), v(x, y)): keys and queries from one MLP e, values from an MLP v followed by self-attention.
 
     `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the cross-attention,
-    and `scaling` the factor on its queries; the ridge of an op that has one is `alpha`, for each head, of the kind
-    `alpha_kind`. No context leaves what comes from the queries.
+    and `scaling` the factor on its queries. No context leaves what comes from the queries.
 
     Raises ValueError if a name is unknown, num_heads does not divide hidden, or value_depth leaves no layer, and for a state
     with self-attention or of an op whose state does not serve any query.
@@ -119,8 +119,6 @@ class CrossAttentionEncoder(nn.Module):
     op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS
     self_attention: bool = True
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "fan_in_uniform"
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -130,24 +128,15 @@ class CrossAttentionEncoder(nn.Module):
         self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **inits)
         if self.self_attention:
             self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
-        self.cross_attention = MAB(
-            self.hidden,
-            self.num_heads,
-            self.op,
-            scaling=self.scaling,
-            alpha_kind=self.alpha_kind,
-            alpha=self.alpha,
-            **ATTENTION,
-            **inits,
-        )
+        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, scaling=self.scaling, **ATTENTION, **inits)
 
     def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
         """x [..., N, dx], y [..., N, dy], query [..., M, dx], mask [..., N], True = take part -> [..., M, hidden]."""
         return self.cross_attention(self.key(query), self.key(x), self._values(x, y, mask), mask=mask)
 
-    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Memory:
+    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""
-        return Memory(self.key(x), self._values(x, y, mask), mask)
+        return Projected(self.key(x), self._values(x, y, mask), mask)
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
@@ -166,9 +155,9 @@ class CrossAttentionEncoder(nn.Module):
         return self.cross_attention.stream().merge(state, other)
 
     def read(self, state: Any, query: jax.Array) -> jax.Array:
-        """What `__call__` gives at query [..., M, dx] for all context in a state or a Memory, [..., M, hidden]."""
+        """What `__call__` gives at query [..., M, dx] for all context in a state or in `Projected`, [..., M, hidden]."""
         rows = self.key(query)
-        if isinstance(state, Memory):
+        if isinstance(state, Projected):
             return self.cross_attention(rows, state.key, state.value, mask=state.mask)
         heads = self.cross_attention.stream().read(state, self.cross_attention.heads(rows))
         return self.cross_attention.output(rows, heads)

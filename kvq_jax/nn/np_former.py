@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.names import choose
+from kvq_jax.nn.mixer import Block
 from kvq_jax.nn.mlp import MLP, Linear
-from kvq_jax.nn.names import choose
 from kvq_jax.nn.transformer import ResidualLayer, TransformerLayer
 from kvq_jax.ops import OPS
 
@@ -45,20 +46,23 @@ class NPFormerLayer(ResidualLayer):
 
 
 _HEADS = dict(num_heads=4, head_features=256, embed_features=1024, scaling="none", hidden=2048)
-_RIDGE = dict(alpha_kind="sigmoid", alpha=0.5)
 
 # Name -> layer(**fields), with the sizes of Appendix 8 where no field says otherwise. The text also gives each head 1024
 # features, which does not fit its concatenation of four heads to 1024.
 FORMERS = {
     "transformer": functools.partial(TransformerLayer, op="softmax", **_HEADS),
     "lin_transformer": functools.partial(TransformerLayer, op="linear", **_HEADS),
-    "informer": functools.partial(TransformerLayer, op="informer", **_RIDGE, **_HEADS),
-    "sigma_informer": functools.partial(TransformerLayer, op="sigma_informer", **_RIDGE, **_HEADS),
+    "informer": functools.partial(
+        TransformerLayer, op=dict(name="informer", alpha=0.5, alpha_kind="sigmoid"), **_HEADS
+    ),
+    "sigma_informer": functools.partial(
+        TransformerLayer, op=dict(name="sigma_informer", alpha=0.5, alpha_kind="sigmoid"), **_HEADS
+    ),
     "np_former": NPFormerLayer,
 }
 
 
-class Former(nn.Module):
+class Former(Block):
     """Input dropout, a linear map to the width of the layers, and a stack of layers of the same kind.
 
     Garnelo and Czarnecki 2023, Section 5.5 and Appendix 8: 1 or 4 layers, 20 % of the inputs dropped. Their X has 512
@@ -73,10 +77,6 @@ class Former(nn.Module):
     features: int = 1024
     input_dropout: float = 0.2
     options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or dropout
-
-    def __post_init__(self):
-        object.__setattr__(self, "options", FrozenDict(self.options))  # so that the module can be hashed
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:

@@ -12,30 +12,18 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, find_op, mask_of_heads, merge_heads, split_heads
+from kvq_jax.names import choose
+from kvq_jax.nn.heads import mask_of_heads, merge_heads, split_heads
+from kvq_jax.nn.mixer import Block, Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import SCALINGS
-from kvq_jax.nn.names import choose
-from kvq_jax.ops import OPS
-from kvq_jax.ops.streaming import STREAMS, Stream
+from kvq_jax.ops.streaming import Stream
 
 # Name -> which of (x, LN(x)) a branch is added to. 'normalized' is what the released code does.
 PRENORM_RESIDUALS = {"normalized": lambda x, normed: normed, "input": lambda x, normed: x}
 
 
-def find_stream(op: Op):
-    """(query, **options) -> Stream, of kvq_jax.ops.streaming.STREAMS, for an op or its name.
-
-    Raises ValueError if the op has no state of constant size, or is unknown.
-    """
-    op = find_op(op)
-    name = next((name for name, known in OPS.items() if known is op), None)
-    if name not in STREAMS:
-        raise ValueError(f"{name or op} has no streaming state: expected one of {', '.join(STREAMS)}")
-    return STREAMS[name]
-
-
-class PerceiverAttention(nn.Module):
+class PerceiverAttention(Block):
     """concatenate_h(op(s X W_q, C W_k, C W_v)) W_o + b_o, where only the last layer has a bias.
 
     `to_kv` is one matrix, keys first. The methods are the parts, for streaming: `heads` of the queries may be compared with
@@ -49,8 +37,6 @@ class PerceiverAttention(nn.Module):
     head_features: int = 16
     op: Op = "softmax"
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -60,13 +46,12 @@ class PerceiverAttention(nn.Module):
         self.to_q = linear(width, use_bias=False)
         self.to_kv = linear(2 * width, use_bias=False)
         self.to_out = linear(self.features)
-        self.ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,))
+        self.mixer = Mixer(self.op, (self.num_heads,))
 
     def __call__(self, x: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
         """x [..., M, a], context [..., N, b], mask [..., N] or [..., M, N], True = take part -> [..., M, features]."""
         key, value = self.pairs(context)
-        heads = find_op(self.op)(self.heads(x), key, value, mask=mask_of_heads(mask, context), **self.ridge())
-        return self.output(heads)
+        return self.output(self.mixer(self.heads(x), key, value, mask=mask_of_heads(mask, context)))
 
     def heads(self, x: jax.Array) -> jax.Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
@@ -80,7 +65,7 @@ class PerceiverAttention(nn.Module):
 
     def stream(self, x: jax.Array) -> Stream:
         """The op as a stream whose queries are the heads of x [..., M, a]."""
-        return find_stream(self.op)(self.heads(x), **self.ridge())
+        return self.mixer.stream(self.heads(x))
 
     def output(self, heads: jax.Array) -> jax.Array:
         """[..., H, M, d] -> [..., M, features]."""
@@ -163,7 +148,7 @@ class PreNormGEGLU(nn.Module):
         return self.fn(normed) + choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)
 
 
-class PerceiverBlock(nn.Module):
+class PerceiverBlock(Block):
     """An attention and then a GEGLU, each as above: the unit of which encoders and decoders of LBANP and EQTNP are stacks.
 
     `cross`: it attends to a context, else to its own input. Raises as `PerceiverAttention`.
@@ -177,23 +162,13 @@ class PerceiverBlock(nn.Module):
     op: Op = "softmax"
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     residual: str = "normalized"  # a name of PRENORM_RESIDUALS
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "fan_in_uniform"
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         attention = functools.partial(
-            PerceiverAttention,
-            self.features,
-            self.num_heads,
-            self.head_features,
-            self.op,
-            self.scaling,
-            self.alpha_kind,
-            self.alpha,
-            **inits,
+            PerceiverAttention, self.features, self.num_heads, self.head_features, self.op, self.scaling, **inits
         )
         self.attention = PreNormAttention(attention, self.cross, self.residual)
         self.feed_forward = PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), self.residual)

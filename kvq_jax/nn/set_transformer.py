@@ -16,17 +16,16 @@ place may be any finite number. With no element left, the heads are zeros, and o
 
 import dataclasses
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, attend, merge_heads, split_heads
+from kvq_jax.names import choose
+from kvq_jax.nn.heads import attend, merge_heads, split_heads
+from kvq_jax.nn.mixer import Block, Mixer, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import SCALINGS
-from kvq_jax.nn.names import choose
-from kvq_jax.nn.perceiver import find_stream
 from kvq_jax.ops.streaming import Stream
 
 SET_FORMS = {
@@ -47,14 +46,10 @@ class RFF(MLP):
     activate_final: bool = True
 
 
-class SetBlock(nn.Module):
-    """The fields that all blocks share; see the table above.
+class SetBlock(Block):
+    """The fields that all blocks share; see the table above."""
 
-    `dim` is the width of the output and of the projections. The ridge of an op that has one is `alpha`, for each head, of
-    the kind `alpha_kind`; None is the op's own default.
-    """
-
-    dim: int
+    dim: int  # width of the output and of the projections
     num_heads: int = 4
     op: Op = "softmax"
     residual: str = "code"  # a name of RESIDUALS
@@ -63,8 +58,6 @@ class SetBlock(nn.Module):
     use_output: bool = False
     use_bias: bool = True
     rff_layers: int = 1  # linear + ReLU, each of width dim
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's, the released code's
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -98,7 +91,7 @@ class MAB(SetBlock):
         )
         layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else lambda: _same
         self.query, self.key, self.value = linear(), linear(), linear()
-        self.ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,))
+        self.mixer = Mixer(self.op, (self.num_heads,))
         self.out = linear() if self.use_output else _same
         self.norm_heads, self.norm_rff = layer_norm(), layer_norm()
         self.row_wise = self.rff("rff")
@@ -111,10 +104,7 @@ class MAB(SetBlock):
         `values` [..., N, c] are what the values are projected from, where that is not y.
         """
         query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
-        ridge = self.ridge(key, value, mask=mask)
-        return self._output(
-            x, query, attend(self.op, self.num_heads, self._scale() * query, key, value, mask=mask, **ridge)
-        )
+        return self._output(x, query, attend(self.mixer, self.num_heads, self._scale() * query, key, value, mask=mask))
 
     def heads(self, x: jax.Array) -> jax.Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
@@ -127,12 +117,7 @@ class MAB(SetBlock):
 
     def stream(self) -> Stream:
         """The op as a stream whose queries come at `read`."""
-        make = find_stream(self.op)
-        if inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
-            raise ValueError(
-                f"a state of {self.op} belongs to the queries it was made for: no constant size serves any query"
-            )
-        return make(**self.ridge())
+        return self.mixer.stream()
 
     def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
         """What the stream reads [..., H, M, d] -> what `__call__` returns."""

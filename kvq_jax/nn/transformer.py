@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.nn.heads import Op, Ridge, find_op
+from kvq_jax.names import choose
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import MultiHead
-from kvq_jax.nn.names import choose
 
 # Name -> (x, branch, norm) -> x after its residual branch.
 NORMS = {
@@ -31,7 +31,7 @@ HEADS_INITS = {
 }
 
 
-class ResidualLayer(nn.Module):
+class ResidualLayer(Block):
     """The frame around a block E_Z = mix(X) (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix 8):
 
         O_1 = LayerNorm(E_Z + X),  O_2 = LayerNorm(e_O(O_1) + O_1)
@@ -83,8 +83,6 @@ class TransformerLayer(ResidualLayer):
     embed_features is the width of E_X; None leaves E_X = X, which is Vaswani et al. 2017 with scaling='head' and op='softmax'.
     kvq_jax.nn.FORMERS has the layers of Appendix 8 with their sizes.
 
-    The ridge of an op that has one is `alpha`, for each head, of the kind `alpha_kind`; None is the op's own default.
-
     Raises ValueError if a name is unknown.
     """
 
@@ -93,8 +91,6 @@ class TransformerLayer(ResidualLayer):
     op: Op = "softmax"
     embed_features: int | None = None
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS; Appendix 8 has 'none'
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     heads_init: str = "layer"  # a name of HEADS_INITS
 
     def mix(
@@ -118,15 +114,14 @@ class TransformerLayer(ResidualLayer):
         if self.embed_features is not None:
             embedded = nn.relu(Linear(self.embed_features, **inits, name="embed")(x))
         keys = embedded[..., :num_keys, :]
-        ridge = Ridge(self.op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(keys, keys, mask=mask)
         heads_inits = choose(HEADS_INITS, self.heads_init, "heads_init")(self.kernel_init, self.bias_init)
         heads = MultiHead(
-            self.num_heads, self.head_features, find_op(self.op), x.shape[-1], self.scaling, **heads_inits, name="heads"
+            self.num_heads, self.head_features, self.op, x.shape[-1], self.scaling, **heads_inits, name="heads"
         )
-        return heads(embedded, keys, keys, mask=mask, position=position, **ridge)
+        return heads(embedded, keys, keys, mask=mask, position=position)
 
 
-class TransformerEncoder(nn.Module):
+class TransformerEncoder(Block):
     """A stack of layers as PyTorch's nn.TransformerEncoder has them: post-norm, ReLU, its initialisation; here over any op.
 
     The heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
@@ -139,8 +134,6 @@ class TransformerEncoder(nn.Module):
     num_heads: int = 4
     hidden: int = 128
     op: Op = "softmax"
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     copy_layers: bool = True
 
     @nn.compact
@@ -154,8 +147,6 @@ class TransformerEncoder(nn.Module):
             num_heads=self.num_heads,
             head_features=x.shape[-1] // self.num_heads,
             op=self.op,
-            alpha_kind=self.alpha_kind,
-            alpha=self.alpha,
             kernel_init="fan_in_uniform",
             bias_init="fan_in_uniform",
             heads_init="fused",

@@ -8,36 +8,20 @@ from kvq_jax.ops.attention import (
     uniform_attention,
 )
 from kvq_jax.ops.constraints import constrained_intention, constrained_weights
-from kvq_jax.ops.covariance import DISCRIMINANTS, lda, ls_svm, qda, ridge, within_class
+from kvq_jax.ops.covariance import lda, ls_svm, qda, within_class
 from kvq_jax.ops.features import nystroem_intention, whitening
 from kvq_jax.ops.grid import grid_attention
 from kvq_jax.ops.intention import informer, intention, intention_weights, sigma_informer, sigma_intention
 from kvq_jax.ops.kernels import KERNELS, kernel_intention
+from kvq_jax.ops.operators import OPERATORS, OPS, Operator
 from kvq_jax.ops.scaling import intention_map
-from kvq_jax.ops.streaming import STREAMS, chunked
-
-# The one table from name to function.
-OPS = {
-    "softmax": softmax_attention,
-    "linear": linear_attention,
-    "laplace": laplace_attention,
-    "uniform": uniform_attention,
-    "erf": erf_attention,
-    "intention": intention,
-    "sigma_intention": sigma_intention,
-    "informer": informer,
-    "sigma_informer": sigma_informer,
-    "kernel_intention": kernel_intention,
-    "nystroem_intention": nystroem_intention,
-    "constrained_intention": constrained_intention,
-    **DISCRIMINANTS,
-}
+from kvq_jax.ops.streaming import chunked
 
 __all__ = [
-    "DISCRIMINANTS",
     "KERNELS",
+    "OPERATORS",
     "OPS",
-    "STREAMS",
+    "Operator",
     "chunked",
     "constrained_intention",
     "constrained_weights",
@@ -54,7 +38,6 @@ __all__ = [
     "ls_svm",
     "nystroem_intention",
     "qda",
-    "ridge",
     "sigma_informer",
     "sigma_intention",
     "softmax_attention",

@@ -1,6 +1,6 @@
 """Streaming: operators of KVQ space as states of constant size, with one algebra (see `Stream`):
 
-    stream = STREAMS["softmax"](query)             # or intention_stream(), whose queries may come later
+    stream = softmax_stream(query)                  # or intention_stream(), whose queries may come later
     state = stream.init(d, k)
     state = stream.update(state, key, value, mask)
     state = stream.merge(state, other)
@@ -15,7 +15,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from kvq_jax.names import choose
 from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.operators import OPERATORS
 from kvq_jax.ops.streaming_attention import NormalisedState, TotalState, erf_stream, laplace_stream, softmax_stream
 from kvq_jax.ops.streaming_fold import Stream, fold, fold_made, merge_devices, prefixes
 from kvq_jax.ops.streaming_intention import (
@@ -32,23 +34,12 @@ from kvq_jax.ops.streaming_rls import RlsState, rls_init, rls_read, rls_update
 
 Array = jax.Array
 
-# Name in kvq_jax.ops.OPS -> (query, **options of that operator) -> Stream.
-STREAMS: dict[str, Callable[..., Stream]] = {
-    "softmax": softmax_stream,
-    "linear": linear_stream,
-    "laplace": laplace_stream,
-    "uniform": uniform_stream,
-    "erf": erf_stream,
-    "intention": intention_stream,
-    "informer": informer_stream,
-}
-
 
 def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
     """The operator `name` evaluated chunk by chunk: same signature, options, numbers; no [M, N] array in memory.
 
     Args:
-        name: of STREAMS.
+        name: of an operator that has a stream.
         chunk_size: keys in a chunk.
 
     Returns:
@@ -58,14 +49,14 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
     Raises:
         ValueError: for an operator that has no stream, a chunk_size below 1 (by the operator), and as the operator.
     """
-    if name not in STREAMS:
-        raise ValueError(f"no stream for {name!r}: expected one of {', '.join(STREAMS)}")
+    streams = {name: row.stream for name, row in OPERATORS.items() if row.stream}
+    make = choose(streams, name, "operator with a stream")
 
     def op(query: Array, key: Array, value: Array, *, mask: Array | None = None, **options) -> Array:
         shape = masks.output_shape(query, key, value)
         masks.resolve(query, key, value, mask)
         out, _ = linalg.dtypes(query, key, value)
-        stream = STREAMS[name](query, **options)
+        stream = make(query, **options)
         state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
         return jnp.broadcast_to(stream.read(state), shape).astype(out)
 
@@ -73,7 +64,6 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
 
 
 __all__ = [
-    "STREAMS",
     "LinearState",
     "MeanState",
     "Moments",

@@ -1,0 +1,136 @@
+"""An operator as a module: it owns the operator's options and its learnt alpha. Every block that mixes a set has one."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from flax import linen as nn
+from flax.core import FrozenDict
+
+from kvq_jax.names import choose, unknown
+from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
+from kvq_jax.ops import OPERATORS, Operator
+from kvq_jax.ops.operators import keywords
+from kvq_jax.ops.streaming import Stream
+
+# A name of kvq_jax.ops.OPERATORS; a function (query, key, value, *, mask) -> output; or dict(name=either, **options).
+Op = str | Mapping[str, Any] | Callable[..., jax.Array]
+
+# Domain of a learnt alpha -> its upper end; the lower end is 0.
+DOMAINS = {"positive": float("inf"), "unit": 1.0}
+
+
+class Block(nn.Module):
+    """A module whose fields may be dicts: they are frozen, so that the module can be hashed."""
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name, None)
+            if isinstance(value, Mapping):
+                object.__setattr__(self, field.name, FrozenDict(value))
+        super().__post_init__()
+
+
+class Resolved(NamedTuple):
+    """What an `Op` says."""
+
+    name: str
+    operator: Operator
+    options: dict[str, Any]  # of the function
+    alpha_kind: str | None = None  # a name of kvq_jax.nn.ALPHA_KINDS; None: alpha is an option like all others
+    initial: float | None = None  # the alpha it starts at
+
+
+def resolve(op: Op) -> Resolved:
+    """The operator, options and learnt alpha of an op.
+
+    Raises ValueError, one line: unknown op, option or kind of alpha (the nearest is named), an alpha_kind for an operator
+    without alpha, or one whose alpha could leave the operator's domain.
+    """
+    given = dict(op) if isinstance(op, Mapping) else {"name": op}
+    if "name" not in given:
+        raise ValueError(f"an op that is a dict has a name: dict(name='intention', ...), not {given}")
+    name = given.pop("name")
+    if isinstance(name, str):
+        operator = choose(OPERATORS, name, "op")
+    else:  # a function; its row, if it has one
+        rows = {row.function: (known, row) for known, row in OPERATORS.items()}
+        name, operator = rows[name] if name in rows else (getattr(name, "__name__", str(name)), Operator(name))
+    learns, kind = "alpha_kind" in given, given.pop("alpha_kind", None)
+    known = (*operator.options, *(("alpha_kind",) if operator.alpha else ()))
+    if learns and not operator.alpha:
+        raise ValueError(f"{name} has no alpha: alpha_kind={kind!r} is for ops that have one")
+    for option in given:
+        if option not in known:
+            raise ValueError(unknown(f"option of {name}", option, known))
+    if not learns:
+        return Resolved(name, operator, given)
+    found = choose(ALPHA_KINDS, kind, "kind of alpha")
+    if found.squash is not None and found.high > DOMAINS[operator.alpha]:
+        raise ValueError(
+            f"a {kind} alpha lies in {found.interval}, that of {name} in (0, {DOMAINS[operator.alpha]:g}): take 'sigmoid'"
+        )
+    initial = given.pop("alpha") if "alpha" in given else keywords(operator.function)["alpha"]
+    return Resolved(name, operator, given, kind, initial)
+
+
+class Mixer(Block):
+    """output = op(query, key, value), with the options of `op` and, where it says so, a learnt alpha.
+
+        Mixer("softmax")                                                  # the operator's defaults, nothing learnt
+        Mixer(dict(name="nystroem_intention", landmarks=16))              # an option
+        Mixer(dict(name="informer", alpha=0.5, alpha_kind="sigmoid"))     # a parameter that starts at 0.5
+
+    `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS; `alpha` is then where it starts (None given: the operator's default).
+    Kind 'set' makes alpha a function of the keys and values, one for each set and head, with the same parameters.
+
+    Raises ValueError as `resolve`, if alpha starts outside its range, and if the operator has no stream or weights.
+    """
+
+    op: Op = "softmax"
+    shape: Sequence[int] = ()  # of the learnt alpha; (H,) where heads are the last leading dimension
+
+    def setup(self):
+        said = resolve(self.op)
+        if said.alpha_kind is not None:
+            shape = () if ALPHA_KINDS[said.alpha_kind].from_set else self.shape
+            self.alpha = Alpha(said.alpha_kind, said.initial, shape)
+
+    def __call__(
+        self, query: jax.Array, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None
+    ) -> jax.Array:
+        """query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]."""
+        said = resolve(self.op)
+        return said.operator.function(query, key, value, mask=mask, **self._options(said, key, value, mask))
+
+    def weights(self, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+        """w [..., d, k] with output = query @ w, for ops that are linear in the query: Intention and its kin."""
+        said = resolve(self.op)
+        if said.operator.weights is None:
+            have = ", ".join(name for name, row in OPERATORS.items() if row.weights)
+            raise ValueError(f"{said.name} has no weights: expected one of {have}")
+        return said.operator.weights(key, value, mask=mask, **self._options(said, key, value, mask))
+
+    def stream(self, query: jax.Array | None = None) -> Stream:
+        """The op as a stream, at query [..., M, d] or, if None, at queries that come at `read`."""
+        said = resolve(self.op)
+        make = said.operator.stream
+        if make is None:
+            have = ", ".join(name for name, row in OPERATORS.items() if row.stream)
+            raise ValueError(f"{said.name} has no streaming state: expected one of {have}")
+        if query is None and inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
+            raise ValueError(
+                f"a state of {said.name} belongs to the queries it was made for: no constant size serves any query"
+            )
+        options, known = self._options(said), keywords(make)
+        for option in options:
+            if option not in known:
+                raise ValueError(unknown(f"option of the stream of {said.name}", option, known))
+        return make(query, **options)
+
+    def _options(self, said: Resolved, key=None, value=None, mask=None) -> dict[str, Any]:
+        if said.alpha_kind is None:
+            return said.options
+        return said.options | {"alpha": self.alpha(key, value, mask=mask)}

@@ -1,0 +1,83 @@
+"""The table of operators, one row each, and its view as functions."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kvq_jax.names import unknown
+from kvq_jax.ops.attention import (
+    erf_attention,
+    laplace_attention,
+    linear_attention,
+    softmax_attention,
+    uniform_attention,
+)
+from kvq_jax.ops.constraints import constrained_intention, constrained_weights
+from kvq_jax.ops.covariance import lda, ls_svm, qda, within_class
+from kvq_jax.ops.features import nystroem_intention
+from kvq_jax.ops.intention import informer, intention, intention_weights, sigma_informer, sigma_intention
+from kvq_jax.ops.kernels import kernel_intention
+from kvq_jax.ops.streaming_attention import erf_stream, laplace_stream, softmax_stream
+from kvq_jax.ops.streaming_intention import informer_stream, intention_stream, linear_stream, uniform_stream
+
+
+class Operator(NamedTuple):
+    """What there is to know of an operator."""
+
+    function: Callable[..., Any]  # (query, key, value, *, mask=None, **options) -> output
+    stream: Callable[..., Any] | None = None  # (query, **options) -> kvq_jax.ops.streaming.Stream, of constant size
+    weights: Callable[..., Any] | None = None  # (key, value, *, mask=None, **options) -> w, output = query @ w
+    alpha: str | None = None  # the domain of a learnt `alpha`: 'positive' or 'unit', (0, 1); None: no such option
+    labels: bool = False  # values are labels of classes
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the function's options, without `mask`."""
+        return tuple(keywords(self.function))
+
+
+def keywords(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only arguments of a function and their defaults, without `mask`."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "mask"}
+
+
+OPERATORS: dict[str, Operator] = {
+    "softmax": Operator(softmax_attention, softmax_stream),
+    "linear": Operator(linear_attention, linear_stream),
+    "laplace": Operator(laplace_attention, laplace_stream),
+    "uniform": Operator(uniform_attention, uniform_stream),
+    "erf": Operator(erf_attention, erf_stream),
+    "intention": Operator(intention, intention_stream, intention_weights, alpha="positive"),
+    "sigma_intention": Operator(sigma_intention, alpha="positive"),
+    "informer": Operator(
+        informer, informer_stream, functools.partial(intention_weights, alpha=0.5, form="informer"), alpha="unit"
+    ),
+    "sigma_informer": Operator(sigma_informer, alpha="unit"),
+    "kernel_intention": Operator(kernel_intention, alpha="positive"),
+    "nystroem_intention": Operator(nystroem_intention, alpha="positive"),
+    "constrained_intention": Operator(constrained_intention, weights=constrained_weights, alpha="positive"),
+    "ls_svm": Operator(ls_svm, alpha="positive", labels=True),
+    "lda": Operator(lda, alpha="positive", labels=True),
+    "within_class": Operator(within_class, alpha="positive", labels=True),
+    "qda": Operator(qda, alpha="positive", labels=True),
+}
+
+
+class _Functions(Mapping[str, Callable[..., Any]]):
+    """The functions of OPERATORS by name, live: a row added later is here too."""
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name not in OPERATORS:
+            raise KeyError(unknown("op", name, OPERATORS))
+        return OPERATORS[name].function
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(OPERATORS)
+
+    def __len__(self) -> int:
+        return len(OPERATORS)
+
+
+OPS: Mapping[str, Callable[..., Any]] = _Functions()
