@@ -228,5 +228,5 @@ def _evaluate(program: Program, phases: dict[str, TrainState], data) -> tuple[di
         values = jax.device_get(program.evaluate(state, data))
         metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
         for name, array in jax.device_get(program.examples(state, data)).items():
-            examples[f"{phase}/{name}" if name == "prediction" else name] = array
+            examples[f"{phase}/{name}" if name.startswith("prediction") else name] = array
     return metrics, examples
