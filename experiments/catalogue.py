@@ -43,7 +43,9 @@ def _of_run(kind: str, result: Result) -> ModuleType:
     found = dict(_modules(kind))
     by_name = [module for module in found.values() if result.name in getattr(module, "CONFIGS", ())]
     own = found.get(result.config["experiment"])
-    return next(module for module in (*by_name, own, found[_DEFAULT]) if hasattr(module, f"run_{kind.removesuffix('s')}"))
+    return next(
+        module for module in (*by_name, own, found[_DEFAULT]) if hasattr(module, f"run_{kind.removesuffix('s')}")
+    )
 
 
 def _all(kind: str) -> dict[str, Callable]:

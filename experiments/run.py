@@ -1,7 +1,11 @@
-"""Trains and evaluates one cell of a table: python -m experiments.run --config configs/<paper>/<experiment>.py:axis=value,...
+"""Runs one cell of a table: python -m experiments.run --config configs/<paper>/<experiment>.py:axis=value,...
 
-A run that was killed resumes where its latest checkpoint is; a finished run is left alone. Exit codes: 0 done, 2 bad input
-(one line on stderr, nothing written), 3 the loss stopped being finite.
+    python -m experiments.run --config ... --show     # prints the whole config and its hash; runs nothing
+    python -m experiments.run --config ... --help     # lists every knob of the config, such as --config.train.steps=100
+
+The cell is trained and evaluated, or measured; then its table is printed and its figure drawn. A killed run resumes
+from its latest checkpoint; a finished run is left alone. Exit codes: 0 done, 2 bad input (one line on stderr, nothing
+written), 3 the loss stopped being finite.
 """
 
 import sys
@@ -18,6 +22,7 @@ _WORKDIR = flags.DEFINE_string(
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _RESTART = flags.DEFINE_bool("restart", False, "start afresh; the old run folder is renamed, not deleted")
 _TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write TensorBoard event files (needs tensorboardX)")
+_SHOW = flags.DEFINE_bool("show", False, "print the config with all overrides, and its hash; run nothing")
 _WEIGHTS = flags.DEFINE_string(
     "weights", None, "folder of weights (scripts.import_weights) to evaluate in place of a training"
 )
@@ -31,13 +36,20 @@ def main(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> None:
-    from experiments.harness import command_line, launch, placement
+    from experiments.harness import command_line, config_text, launch, placement
+    from experiments.harness.run_directory import config_hash
 
     config = command_line.parse_config(argv, _CONFIG)
+    if _SHOW.value:
+        print("\n".join(config_text.tree(config)), f"\nhash: {config_hash(config)}", sep="\n")
+        return
+    from experiments import catalogue
+
     placement.initialize_hosts()
-    options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value)
+    overrides = config_flags.get_override_values(flags.FLAGS["config"])
+    options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value, overrides)
     path = Path(_WORKDIR.value) if _WORKDIR.value else None
-    launch.launch(config, path, options, Console(quiet=not placement.is_writer()))
+    launch.launch(config, path, options, Console(quiet=not placement.is_writer()), catalogue.show)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measures speed and memory as ratios within one run: python -m scripts.benchmark NAME [NAME ...]
 
-Absolute times depend on the machine and its mood; every claim made of speed is one of these ratios, from interleaved repeats.
+NAME is one of accuracy, experiments, harness, np, ops, streaming. Absolute times depend on the machine and its load;
+every claim about speed is a ratio of times measured in turns.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""Copies finished runs, without their checkpoints, into the results that are kept: python -m scripts.collect --preset quick
+"""Copies finished runs into the results that are kept: python -m scripts.collect --preset quick
 
-Images of data sets, the arrays of bytes among the examples, are not ours to give away and are left out.
+Checkpoints are left out, and so are images of data sets (arrays of bytes among the examples), which are not ours.
 """
 
 import shutil

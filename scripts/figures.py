@@ -1,7 +1,7 @@
 """Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure>
 
-Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and the
-numbers in it (CSV) are written below --out.
+Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and
+its numbers (CSV) are written below --out.
 """
 
 import sys
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from absl import flags
 
+from experiments import catalogue
 from experiments.harness import command_line
 from experiments.harness.results import load_results
-from experiments import catalogue
 
 _FIGURE = flags.DEFINE_string("figure", None, "<paper>/<figure>, such as intention/figure7")
 _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")

@@ -1,12 +1,12 @@
-"""Weights of a published PyTorch neural process as ours: python -m scripts.import_weights --model cmanp --weights F --out DIR
+"""Imports a published PyTorch neural process: python -m scripts.import_weights --model cmanp --weights F --out DIR
 
-F is a checkpoint or state dict of the released code (.tar, .pt, .pth), or a .npz of its tensors by name. Sizes
-follow from the tensors. What shapes cannot tell has the published default and is printed; --set field=value gives it
-another value, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus --set std_floor=0.05 where
-deviations are bounded (EMNIST).
+F is a checkpoint or state dict of the released code (.tar, .pt, .pth), or a .npz of its tensors by name. Sizes follow
+from the tensors. Fields that shapes cannot tell take the published default and are printed; --set field=value changes
+them, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus --set std_floor=0.05 where deviations
+are bounded (EMNIST).
 
     python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR         # evaluates them
-    model, variables = experiments.harness.weights.load_model("DIR", NEURAL_PROCESSES)                  # in Python
+    model, variables = experiments.harness.weights.load_model("DIR", MODELS)                  # in Python
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Computes what experiments read beside the original data: python -m scripts.prepare_data embed --weights F --out FILE.npz ...
+"""Computes features that experiments read: python -m scripts.prepare_data embed --weights F --out FILE.npz ...
 
     python -m scripts.prepare_data embed --weights resnet34.safetensors --data_dir DATA --out DATA/cifar100_resnet34.npz
 
-embed: the features of CIFAR-100 by a frozen ResNet with the ImageNet weights of the file F (a state dict with torchvision's
-names: .safetensors, .npz, .pt or .pth), for features=resnet34 of configs/intention/anomaly.py. The images are resized to
-224x224: 7 GFLOP each, or 45 minutes for all 60,000 on two CPU cores.
+embed: the features of CIFAR-100 by a frozen ResNet with the ImageNet weights of the file F (a state dict with
+torchvision's names: .safetensors, .npz, .pt or .pth), for features=resnet34 of configs/intention/anomaly.py. Images are
+resized to 224x224: 7 GFLOP each, or 45 minutes for all 60,000 on two CPU cores.
 """
 
 import sys
@@ -13,7 +13,8 @@ from pathlib import Path
 from absl import flags
 
 from experiments.harness import command_line
-from experiments.harness.errors import UserError, unknown
+from experiments.harness.errors import UserError
+from kvq_jax.names import unknown
 
 _WEIGHTS = flags.DEFINE_string("weights", None, "file of the network's tensors: .safetensors, .npz, .pt or .pth")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")

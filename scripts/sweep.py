@@ -1,15 +1,17 @@
-"""Runs every cell of a config's sweep() that has no result yet: python -m scripts.sweep --config configs/<paper>/<experiment>.py:preset=quick
+"""Runs every cell of a config that has no result yet: python -m scripts.sweep --config configs/<paper>/<experiment>.py
 
-Each cell is a run of its own, as experiments.run would make it, and resumes if it was killed. A cell that fails is reported
-and the others go on; the exit code is then that of the last failure. --dry_run lists the cells and does nothing. A config may
-have other lists of cells than sweep(): --cells figure14 is figure14() of the config.
+The cells are those of the config's sweep(), or of its function figure14() with --cells figure14. Axes given with the
+config choose among them: `:model=intention,preset=quick` runs only the cells of that model. Each cell is a run of its
+own, as experiments.run makes it, and resumes if it was killed. If a cell fails, it is reported and the others go on;
+the exit code is then that of the last failure. --dry_run lists the cells and runs nothing.
 
---workers 4 runs four cells at a time, each in a process of its own on a quarter of the cores: on a CPU more steps in all, as
-small models gain little from a second core. With accelerators one run already uses them.
+--workers 4 runs four cells at a time, each in its own process on a quarter of the cores. On a CPU that makes more steps
+in all: small models gain little from a second core. On accelerators one run already uses the device.
 
-A config may define unneeded(config, finished) -> str | None: why a cell can be left out, given the content of the result.json
-of every cell of this sweep that has finished. Cells come in the order of sweep(), so a search can end where it succeeds; with
-several workers some cells of it have begun by then. Of cells in a row that are left out for one reason, the first is told.
+A config may define unneeded(config, finished) -> str | None: the reason to leave a cell out, given the result.json
+contents of all cells of this sweep that have finished. Cells run in the order of sweep(), so a search can end once it
+succeeds (with several workers, later cells may have begun by then). Consecutive cells left out for one reason are
+reported once.
 """
 
 import concurrent.futures
@@ -25,12 +27,13 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 from rich.console import Console
 
+from experiments import catalogue
 from experiments.harness import command_line, launch, placement
 from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.results import load_results
 from experiments.harness.run_directory import default_path
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here hold for every cell")
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here choose among the cells")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _CELLS = flags.DEFINE_string("cells", "sweep", "the function of the config file that lists the cells")
@@ -49,19 +52,27 @@ def load(file: Path, function: str = "sweep") -> ModuleType:
 
 
 def cells(module: ModuleType, arg: str, overrides: dict, function: str = "sweep") -> Iterator[tuple[str, ConfigDict]]:
-    """(axes, config) of each cell that a function of a config module lists.
+    """(axes, config) of each cell that a function of a config module lists and `arg` does not exclude.
 
     Args:
       module: the config file's.
-      arg: axes that hold for every cell, 'axis=value,...'; a cell's own axes come after it.
+      arg: axes 'axis=value,...': a cell that gives one of them another value is left out, other cells take it over.
       overrides: flattened config key -> value, for every cell.
       function: of the module: () -> the axes of each cell.
 
     Raises:
-      ConfigError: an axis or key is unknown to one of the cells.
+      ConfigError: an axis or key is unknown to one of the cells, or no cell is left.
     """
-    for axes in getattr(module, function)():
-        text = ",".join(filter(None, [arg, *(f"{name}={value}" for name, value in axes.items())]))
+    given = dict(part.partition("=")[::2] for part in filter(None, arg.split(",")))
+    listed = [
+        axes
+        for axes in getattr(module, function)()
+        if all(str(axes[name]) == given[name] for name in axes.keys() & given.keys())
+    ]
+    if not listed:
+        raise ConfigError(f"no cell of {function}() in {module.__file__} has {arg}")
+    for axes in listed:
+        text = ",".join(f"{name}={value}" for name, value in (given | axes).items())
         try:
             config = module.get_config(text)
             config.update_from_flattened_dict(overrides)
@@ -82,6 +93,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     flag = flags.FLAGS["config"]
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     overrides = config_flags.get_override_values(flag)
+    options = launch.Options(data_dir=_DATA_DIR.value, overrides=overrides)
     console, root = Console(), Path(_WORKDIR.value)
     module = load(Path(name), _CELLS.value)
     listed = list(cells(module, arg, overrides, _CELLS.value))
@@ -101,12 +113,12 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                 failures.append(error.exit_code)
 
     def here(axes: str, config: ConfigDict, path: Path) -> dict:
-        return launch.launch(config, path, launch.Options(data_dir=_DATA_DIR.value), console).content
+        return launch.launch(config, path, options, console, catalogue.show).content
 
     def in_process(axes: str, config: ConfigDict, path: Path) -> dict:
-        options = [f"--config.{key}={value}" for key, value in overrides.items()]
-        options += [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
-        content = run_in_process([f"--config={name}:{axes}", *options, f"--workdir={path}"], path)
+        changed = [f"--config.{key}={value}" for key, value in overrides.items()]
+        data_dir = [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
+        content = run_in_process([f"--config={name}:{axes}", *changed, *data_dir, f"--workdir={path}"], path)
         console.print(f"done in {content['wall_time_s']:.0f} s: {name}:{axes}", soft_wrap=True, highlight=False)
         return content
 
@@ -124,7 +136,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
         try:
             for worker in workers:
                 worker.result()
-        finally:  # an interrupt reaches the runs too; no worker shall take another cell
+        finally:  # an interrupt reaches the runs too: no worker may take another cell
             with lock:
                 pending.close()
 
@@ -137,7 +149,7 @@ def _pending(
     finished: list[dict],
     console: Console,
 ) -> Iterator[tuple[str, ConfigDict, Path]]:
-    """(axes, config, run folder) of each cell that is to be run; says what becomes of each, and adds to `finished`."""
+    """(axes, config, run folder) of each cell to run. Prints what becomes of each cell; adds results to `finished`."""
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     told, begun = None, set()
     for axes, config in listed:
@@ -161,10 +173,10 @@ def _pending(
 
 
 def run_in_process(arguments: list[str], path: Path) -> dict:
-    """Content of the result of experiments.run with these arguments, made in a process of its own.
+    """The result.json content of experiments.run with these arguments, run in its own process.
 
     Raises:
-      Diverged, UserError: as the run; also UserError where the process was killed.
+      Diverged, UserError: as the run does; also UserError where the process was killed.
     """
     command = [sys.executable, "-m", "experiments.run", *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from absl import flags
 
+from experiments import catalogue
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
 from experiments.harness.tables import render
-from experiments import catalogue
 
 _TABLE = flags.DEFINE_string("table", None, "<paper>/<table>, such as intention/figure7_sine")
 _FORMAT = flags.DEFINE_string("format", "md", "md, tex or csv")

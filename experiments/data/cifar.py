@@ -1,7 +1,7 @@
 """CIFAR-100 and its subsets, from the binary files train.bin and test.bin, or as TensorFlow Datasets prepared it.
 
-A record is 3074 bytes: the coarse label (0..19), the fine label (0..99), and 32x32 pixels in rows, first the red ones, then the
-green and the blue ones. The files of a subset have the same records, in other numbers: what is in them names the data set.
+A record is 3074 bytes: the coarse label (0..19), the fine label (0..99), and 32x32 pixels by rows, first all red ones,
+then green, then blue. A subset has the same records in smaller numbers; its name follows from what the files hold.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from experiments.data.dataset import SPLITS, DataSet, checked
 from experiments.data.errors import DataError
 from experiments.data.files import read_bytes
 from experiments.data.manifest import Manifest
-from experiments.harness.errors import unknown
+from kvq_jax.names import unknown
 
 CIFAR_100 = Manifest(
     quote="CIFAR-100",
@@ -47,7 +47,8 @@ def load(source: str, data_dir: str | None) -> DataSet:
 def quote(labels: dict[str, np.ndarray]) -> str:
     """How to quote fine labels {split: [n]}: 'CIFAR-100' with 500 and 100 images of each class, else by their numbers.
 
-    'CIFAR-100 (240/60 subset)' has 240 training and 60 test images of each class; where classes differ, all images are counted.
+    'CIFAR-100 (240/60 subset)' has 240 training and 60 test images of each class; where classes differ in number, all
+    images are counted.
     """
     counts = {split: np.bincount(labels[split], minlength=CLASSES) for split in SPLITS}
     if all((counts[split] == _ORIGINAL[split]).all() for split in SPLITS):
@@ -85,7 +86,7 @@ def _archive(data_dir: str | None) -> DataSet:
 
 
 def _check_hierarchy(splits: dict, folder) -> None:
-    """Raises DataError unless every class is in both splits and always has the same coarse label, five classes to each."""
+    """Raises DataError unless both splits have every class, and every coarse label has its own five classes."""
     fine = np.concatenate([splits[split]["label"] for split in SPLITS])
     coarse = np.concatenate([splits[split]["coarse"] for split in SPLITS])
     pairs = np.unique(np.stack([coarse, fine], -1), axis=0)

@@ -1,4 +1,4 @@
-"""The one error of this package: something about the data that the user can put right."""
+"""The error of this package: a problem with the data that the user can fix."""
 
 from experiments.harness.errors import UserError
 
@@ -8,6 +8,6 @@ class DataError(UserError):
 
 
 def first_line(error: Exception) -> str:
-    """What a foreign error says, in one line; the name of its class where it says nothing."""
+    """The first line of another library's error; the name of its class where it has no message."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,7 +1,7 @@
 """Where the images of classes lie: one function for each layout of folders and lists, and the table of sources.
 
-A function takes the folder of a data set and returns split -> name of a class -> its images. What is wrong with a folder or a
-list is a DataError of one line; the images themselves are not opened here.
+A function takes the folder of a data set and returns split -> name of a class -> its images. A bad folder or list raises
+a DataError of one line; the images themselves are not opened here.
 """
 
 import csv
@@ -62,7 +62,7 @@ def _bertinetto(folder: Path) -> dict[str, Classes]:
 
 
 def _omniglot(folder: Path) -> dict[str, Classes]:
-    """The official background alphabets to train, but for the last five, which validate; evaluation alphabets to test."""
+    """The official background alphabets (the last five validate, the others train); evaluation alphabets to test."""
     background, evaluation = (_tree(folder / f"images_{part}") for part in ("background", "evaluation"))
     held_out = sorted({name.split("/")[0] for name in background})[-5:]
     validation = {name: images for name, images in background.items() if name.split("/")[0] in held_out}

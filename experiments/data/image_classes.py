@@ -1,14 +1,15 @@
 """Images of classes for few-shot learning, where training, validation and test have no class in common.
 
-    load('mini_imagenet', '/data', size=84)       /data/mini_imagenet (or /data): images/ and train.csv, val.csv, test.csv
-    load('mini_imagenet_80', '/data', size=28)    the same images, the paper's 80 + 10 + 10 classes
-    load('cifar_fs', '/data', size=32)            /data/cifar-fs: data/<class>/*.png and splits/bertinetto/{train,val,test}.txt
-    load('omniglot', '/data', size=28)            /data/omniglot: images_{background,evaluation}/<alphabet>/<character>/*.png
-    load('folders', '/data', size=84)             /data/{train,val,test}/**/<class>/*.png: any others
-    load('digits', None, size=16)                 scikit-learn's digits: 4 + 3 + 3 classes, enough for tests only
+    source             what lies in --data_dir, or in its folder of the name given here
+    mini_imagenet      mini_imagenet: images/ and train.csv, val.csv, test.csv
+    mini_imagenet_80   the same images, in the paper's 80 + 10 + 10 classes
+    cifar_fs           cifar-fs: data/<class>/*.png and splits/bertinetto/{train,val,test}.txt
+    omniglot           omniglot: images_{background,evaluation}/<alphabet>/<character>/*.png
+    folders            any others: {train,val,test}/**/<class>/*.png
+    digits             needs no folder: scikit-learn's digits in 4 + 3 + 3 classes, enough for tests only
 
-Images are decoded and resized once, when loaded, and kept as uint8; nothing is written. TensorFlow Datasets has no builder of
-mini-ImageNet, so there is no source of that kind.
+Images are decoded and resized once, when loaded, and kept as uint8; nothing is written. TensorFlow Datasets has no
+builder of mini-ImageNet, so there is no source of that kind.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from PIL import Image
 
 from experiments.data.errors import DataError, first_line
 from experiments.data.image_class_sources import SOURCES, SPLITS, Classes, Source
-from experiments.harness.errors import unknown
+from kvq_jax.names import unknown
 
 
 class Split(NamedTuple):
@@ -50,8 +51,8 @@ def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageC
 
     data_dir  the folder of the data, or the one above it (digits: not used)
     least     how many images every class must have
-    Raises DataError, one line, for an unknown source, for a folder, list or image that is missing, damaged or no image, for
-    a split without classes, a class with fewer than `least` images, and for a class that is in two splits.
+    Raises DataError, one line, for an unknown source; for a folder, list or image that is missing or damaged; for a split
+    without classes, a class with fewer than `least` images, and a class that is in two splits.
     """
     if source not in SOURCES:
         raise DataError(unknown("source of image classes", source, SOURCES))
@@ -116,7 +117,7 @@ def _split(classes: Classes, size: int, channels: int) -> Split:
 
 
 def _pixels(image: Path | np.ndarray, size: int, channels: int) -> np.ndarray:
-    """uint8 [size, size, channels] of a file, or of an array [H, W]; pillow's bilinear filter averages where it shrinks."""
+    """uint8 [size, size, channels] of a file or an array [H, W]. Pillow's bilinear filter averages where it shrinks."""
     try:
         with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as opened:
             resized = opened.convert({1: "L", 3: "RGB"}[channels])

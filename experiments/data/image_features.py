@@ -1,7 +1,7 @@
 """Features of images by a frozen network, computed once and kept in a file that says what made them.
 
-A file is a .npz: `train` [n, d] and `test` [n, d] float32, the labels `train_label` and `test_label`, and `provenance`, JSON:
-the network, the SHA-256 of the file of its weights, the quote of the data set, the numbers of images, the size of the inputs.
+A file is a .npz: `train` [n, d] and `test` [n, d] float32, the labels `train_label` and `test_label`, and `provenance`,
+JSON: the network, the SHA-256 of its weights file, the data set, the numbers of images, the size of the inputs.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class ImageFeatures:
 
 
 def compute(weights: Path, data: DataSet, batch_size: int, size: int = 224) -> ImageFeatures:
-    """The features that the network in the file `weights` has of the images of `data`, resized to `size` and normalised.
+    """The features of the images of `data`, resized to `size` and normalised, by the network in the file `weights`.
 
     Raises UserError for weights that cannot be read or are no ResNet of basic blocks.
     """
@@ -90,13 +90,8 @@ def read(path: Path, data: DataSet) -> ImageFeatures:
         raise DataError(f"{path}: cannot be read as image features: {first_line(error)}") from error
     for split in SPLITS:
         if made_of != data.name or not np.array_equal(labels[split], getattr(data, split)["label"]):
-            raise DataError(
-                f"{path} has features of {made_of}, not of the {split} images of {data.name} in their order"
-            )
-        if (
-            features[split].ndim != 2
-            or len(features[split]) != len(labels[split])
-            or not np.isfinite(features[split]).all()
-        ):
-            raise DataError(f"{path}: {split} is no finite [{len(labels[split])}, d] but {list(features[split].shape)}")
+            raise DataError(f"{path} has features of {made_of}, not of the {split} images of {data.name} in order")
+        own, images = features[split], len(labels[split])
+        if own.ndim != 2 or len(own) != images or not np.isfinite(own).all():
+            raise DataError(f"{path}: {split} is no finite [{images}, d] but {list(own.shape)}")
     return ImageFeatures(features, provenance)

@@ -17,7 +17,7 @@ import json
 import pathlib
 
 from experiments.data.errors import DataError
-from experiments.harness.errors import unknown
+from kvq_jax.names import unknown
 
 FOLDER = pathlib.Path(__file__).with_name("manifests")
 

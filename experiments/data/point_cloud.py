@@ -2,7 +2,7 @@
 
     read(path) -> [n, 3] float32        rabbit(n) -> [n, 3] float32
 
-Faces, normals and colours are left out. A file may be compressed by gzip, under its own name or with .gz behind it.
+Faces, normals and colours are left out. A file may be gzip-compressed, under its own name or with .gz appended.
 """
 
 import io
@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.data.errors import DataError, first_line
 from experiments.data.files import find, read_bytes
-from experiments.harness.errors import unknown
+from kvq_jax.names import unknown
 
 # A rabbit sitting in the plane of x and y, of ellipsoids: (centre, radii, turn in that plane in degrees).
 _RABBIT = (
@@ -59,7 +59,7 @@ def rabbit(points: int) -> np.ndarray:
 
 
 def _outside_of_the_others(number: int, density: int) -> np.ndarray:
-    """Points [n, 3] on ellipsoid `number` of the rabbit, about `density` for a unit of area, less those inside another."""
+    """Points [n, 3] on ellipsoid `number` of the rabbit, about `density` per unit of area, without those in another."""
     (a, b, c) = radii = np.array(_RABBIT[number][1])
     surface = _to_world(_sphere(int(density * (a * b + b * c + c * a) / 3)) * radii, number)
     others = [other for other in range(len(_RABBIT)) if other != number]
@@ -114,7 +114,7 @@ _PLY_ORDERS = {"binary_little_endian": "<", "binary_big_endian": ">"}
 
 
 def _ply(raw: bytes) -> np.ndarray:
-    """The x, y, z of the element 'vertex' of a PLY file, ascii or binary, which must be its first element, without lists."""
+    """The x, y, z of the element 'vertex' of a PLY file, ascii or binary: its first element, without lists."""
     head, end, body = raw.partition(b"end_header")
     lines = [line.split() for line in head.decode("ascii", "replace").splitlines()]
     if not end or lines[0] != ["ply"]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import Variables
-from kvq_jax.models.published import Renaming, import_parameters
+from kvq_jax.models.torch_names import Renaming, import_parameters
 from kvq_jax.nn.resnet import RESNETS, ResNet
 
 _BLOCK, _OURS = r"layer(\d)\.(\d+)\.", r"layer\1_\2/"
 # torchvision's names of modules -> ours.
-PUBLISHED: list[Renaming] = [
+TORCH_NAMES: list[Renaming] = [
     (r"(conv1|bn1|fc)", r"\1"),
     (_BLOCK + r"((conv|bn)[12])", _OURS + r"\3"),
     (_BLOCK + r"downsample\.0", _OURS + "downsample_conv"),
@@ -28,10 +28,10 @@ _SHOWN = 3  # problems in one message
 def import_resnet(tensors: Mapping[str, np.ndarray]) -> tuple[ResNet, Variables]:
     """A ResNet of basic blocks with `tensors` (torchvision's name -> array) as its variables, each used exactly once.
 
-    The numbers of stages, blocks, channels and classes follow from the names and shapes. Only num_batches_tracked is ignored.
+    The numbers of stages, blocks, channels and classes follow from names and shapes. Only num_batches_tracked is ignored.
 
     Raises:
-      UserError: naming tensors that have no place, are missing or have another shape than the others tell.
+      UserError: tensors that have no place, are missing or differ in shape from what the others imply; names them.
     """
     tensors = {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] != _IGNORED}
     statistics = {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[2] in _STATISTICS}
@@ -44,7 +44,7 @@ def import_resnet(tensors: Mapping[str, np.ndarray]) -> tuple[ResNet, Variables]
     variables, problems = {}, []
     for collection, own in given.items():
         try:
-            variables[collection] = import_parameters(own, PUBLISHED, expected[collection])
+            variables[collection] = import_parameters(own, TORCH_NAMES, expected[collection])
         except ValueError as error:
             problems += str(error).split("; ")
     if problems:

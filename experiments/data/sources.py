@@ -8,7 +8,7 @@ load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, r
 from experiments.data import archive, digits, manifest, prepared
 from experiments.data.dataset import DataSet
 from experiments.data.errors import DataError
-from experiments.harness.errors import unknown
+from kvq_jax.names import unknown
 
 
 def load(name: str, source: str, data_dir: str | None) -> DataSet:

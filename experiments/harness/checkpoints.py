@@ -28,7 +28,7 @@ class Checkpoints:
         return self._manager.latest_step() is not None
 
     def restore(self, like: TrainState, placement: Placement) -> tuple[TrainState, dict[str, Any]] | None:
-        """The kept state, placed, and its record; None where nothing is kept. `like` has its shapes (jax.eval_shape)."""
+        """The kept state, placed, and its record; None where nothing is kept. `like` has the state's shapes."""
         step = self._manager.latest_step()
         if step is None:
             return None

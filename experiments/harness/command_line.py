@@ -4,29 +4,40 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
-# The threads of SciPy's LAPACK, which JAX calls on a CPU, fight over the cores with JAX's own. Read when it is first imported.
+# The threads of SciPy's LAPACK, which JAX calls on a CPU, compete with JAX's own. SciPy reads this when it is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax  # noqa: E402
 from absl import flags  # noqa: E402
-from ml_collections import ConfigDict  # noqa: E402
+from ml_collections import ConfigDict, config_flags  # noqa: E402
 
-from experiments.harness.errors import ConfigError, Diverged, UserError, unknown  # noqa: E402
+from experiments.harness import config_text  # noqa: E402
+from experiments.harness.errors import ConfigError, Diverged, UserError  # noqa: E402
+from kvq_jax.names import unknown  # noqa: E402
+
+_HELP = {"--help", "-h"}
 
 
 def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:
     """Runs command(argv). A failure that the user can mend becomes one line on stderr; returns the exit code.
+
+    With --help or -h it prints the docstring of the command's module, its flags and, if a config is given, every knob of
+    that config.
 
     Args:
       command: what to run.
       argv: its arguments; argv[0] is the program's name.
       cache: keep compiled programs between processes.
     """
-    sys.stdout.reconfigure(line_buffering=True)  # whoever follows a log file wants its lines as they come
-    if cache:
-        enable_compilation_cache()
+    sys.stdout.reconfigure(line_buffering=True)  # for whoever follows a log file
     try:
+        if _HELP & set(argv):
+            _print_help(sys.modules[command.__module__], [argument for argument in argv if argument not in _HELP])
+            return 0
+        if cache:
+            enable_compilation_cache()
         command(argv)
     except (UserError, Diverged) as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
@@ -35,16 +46,14 @@ def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool =
 
 
 def parse_flags(argv: list[str]) -> None:
-    """Parses absl flags, refusing what is left over.
+    """Parses absl flags and refuses other arguments.
 
     Raises:
       UserError: an unknown flag, a bad value, a config file that is missing or refuses its axes, an unknown config key.
     """
-    for argument in argv[1:]:
-        if argument.startswith("--config="):
-            _check_config_file(argument.removeprefix("--config="))
-    if "--config" in argv[:-1]:
-        _check_config_file(argv[argv.index("--config") + 1])
+    given = _config_argument(argv)
+    if given is not None and not (file := Path(given.partition(":")[0])).is_file():
+        raise UserError(unknown("config file", str(file), map(str, sorted(Path("configs").glob("*/*.py")))))
     try:
         rest = flags.FLAGS(argv)
     except flags.UnrecognizedFlagError as error:
@@ -56,7 +65,7 @@ def parse_flags(argv: list[str]) -> None:
 
 
 def parse_config(argv: list[str], holder: flags.FlagHolder) -> ConfigDict:
-    """The config that argv names in --config. Raises UserError as parse_flags does, and where --config is missing."""
+    """The config of --config in argv. Raises UserError as parse_flags does, and where --config is missing."""
     parse_flags(argv)
     if holder.value is None:
         raise UserError("--config is missing: --config configs/<paper>/<experiment>.py:axis=value,...")
@@ -72,12 +81,34 @@ def enable_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
-def _check_config_file(value: str) -> None:
-    path = Path(value.split(":")[0])
-    if not path.is_file():
-        raise UserError(unknown("config file", str(path), Path("configs").glob("*/*.py")))
+def _config_argument(argv: list[str]) -> str | None:
+    """The value of --config in argv, None where it is not given."""
+    for argument, following in zip(argv, (*argv[1:], None)):
+        if argument.startswith("--config=") or (argument == "--config" and following is not None):
+            return following if argument == "--config" else argument.removeprefix("--config=")
+    return None
+
+
+def _print_help(module: ModuleType, argv: list[str]) -> None:
+    """Prints a module's docstring and flags, and the docstring and knobs of a config in argv. Raises UserError."""
+    print(module.__doc__.strip())
+    own = flags.FLAGS.get_key_flags_for_module(module)
+    if own:
+        print("\nFlags:")
+    for flag in own:
+        default = "" if flag.default is None else f" (default: {flag.default_as_str.strip(chr(39))})"
+        print(f"  --{flag.name}: {flag.help}{default}")
+    if _config_argument(argv) is None:
+        return
+    parse_flags(argv)
+    flag = flags.FLAGS["config"]
+    name = config_flags.get_config_filename(flag)
+    print(
+        f"\n{name}:\n\n{config_text.docstring(Path(name.partition(':')[0]))}\n\nKnobs (--config.KEY=VALUE changes one):"
+    )
+    print("\n".join(f"  {line}" for line in config_text.knobs(flag.value)))
 
 
 def _told(error: Exception) -> str:
-    """The message of an error of the flag parser: KeyError quotes its own, and the parser adds a line of advice."""
+    """The message of an error of the flag parser, without the quotes that KeyError adds."""
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error)

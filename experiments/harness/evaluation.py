@@ -21,7 +21,7 @@ class TaskEvaluation:
 
 
 def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
-    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]; `batch_size` at a time, which bounds the memory."""
+    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` at a time are in memory."""
     return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
 
 
@@ -32,8 +32,8 @@ def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:
       values: name -> [S, tasks], the value of each evaluation task under each of S seeds.
 
     Returns:
-      name -> {mean, sem, median, n, seeds}: the standard error is over the n tasks, each averaged over the seeds; `seeds`
-      holds the mean of each seed. A number that is not finite is None: JSON has no NaN.
+      name -> {mean, sem, median, n, seeds}. The standard error is over the n tasks, each averaged over the seeds;
+      `seeds` holds the mean of each seed. A number that is not finite is None: JSON has no NaN.
     """
     return {name: _summary(np.asarray(array, np.float64)) for name, array in values.items()}
 

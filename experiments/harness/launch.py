@@ -189,14 +189,14 @@ def _with_weights(config: ConfigDict, given: weights.Weights) -> ConfigDict:
 
 
 def _given_state(program: Program, settings: TrainSettings, given: weights.Weights, placement: Placement) -> TrainState:
-    """The state at step 0 with the given weights as its parameters. Raises UserError where they do not fit the model."""
+    """The state at step 0 with the given weights as parameters. Raises UserError where they do not fit the model."""
     state = program.init(settings.all_seeds)
     params = weights.fit(jax.tree.map(lambda leaf: leaf[None], given.params), jax.eval_shape(lambda: state.params))
     return state.replace(params=jax.device_put(params, placement.state))
 
 
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
-    """The shared part of the config's `evaluation` section, and the experiment's own. Raises ConfigError."""
+    """The shared part of the config's `evaluation` section, and the experiment's own part. Raises ConfigError."""
     shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
     common, own = ({k: v for k, v in section.items() if (k in shared) == wanted} for wanted in (True, False))
     return build(EvaluationSettings, common, "config.evaluation"), own

@@ -1,4 +1,4 @@
-"""The training loop: chunks of compiled steps, with what must happen between them."""
+"""The training loop: chunks of compiled steps; between them validation, logging and checkpoints."""
 
 import dataclasses
 import math
@@ -53,9 +53,7 @@ class Record:
     step: int = 0
     best_loss: float | None = None
     best_step: int | None = None
-    validation_losses: list[tuple[int, float]] = dataclasses.field(
-        default_factory=list
-    )  # (step, loss), the mean over seeds
+    validation_losses: list[tuple[int, float]] = dataclasses.field(default_factory=list)  # (step, mean over seeds)
     wall_time_s: float = 0.0  # over all processes that worked on the run
     steps_per_second: float = 0.0  # of the last process, compilation left out
 
@@ -71,7 +69,8 @@ def train(
 ) -> tuple[TrainState, Record]:
     """Trains from the latest checkpoint, or from the start, to the end.
 
-    Every process of a multi-host run reads and writes its part of the `checkpoints`; only the one that has the `directory` logs.
+    Every process of a multi-host run reads and writes its part of the `checkpoints`; only the process with the
+    `directory` logs.
 
     Returns:
       The state that `settings.select` names, and the record of the run.
@@ -117,7 +116,7 @@ def train(
 
 
 class _Clock:
-    """Time spent on a run, and its speed since the first chunk, which carries the compilation."""
+    """Time spent on a run, and its speed after the first chunk, which includes the compilation."""
 
     def __init__(self, before: float):
         self._before, self._start, self._steps = before, time.monotonic(), 0

@@ -1,9 +1,13 @@
 """Where arrays live: the one file that knows about devices and hosts.
 
-The same program runs under every placement; only the shardings differ, and how seeds share a device: all at once (vmap), or in
-turn (scan), which is for models whose arrays of all seeds together leave the caches or the memory. `single` and `in_turn` use
-one device, `data` splits each batch over all devices and replicates the parameters, `seeds` trains different seeds on different
-devices. JAX's pmap is today itself a wrapper over this machinery, so there is no separate path for it.
+The same program runs under every placement; only the shardings differ, and how seeds share a device:
+
+    single     one device, all seeds at once (vmap)
+    in_turn    one device, one seed after the other (scan): for models whose seeds together leave caches or memory
+    data       each batch is split over all devices, which all hold the parameters
+    seeds      different seeds on different devices
+
+JAX's pmap is today a wrapper over the same machinery, so there is no separate path for it.
 """
 
 import contextlib
@@ -22,7 +26,7 @@ from experiments.harness.settings import choose
 
 _AXIS = "devices"
 _ALONG, _WHOLE = PartitionSpec(_AXIS), PartitionSpec()
-# placement -> (uses every device, how seeds are split, how the batch is split, whether a device takes its seeds in turn)
+# placement -> (uses every device, split of the seeds, split of the batch, whether a device takes its seeds in turn)
 _PLACEMENTS = {
     "single": (False, _WHOLE, _WHOLE, False),
     "in_turn": (False, _WHOLE, _WHOLE, True),
@@ -33,9 +37,13 @@ _PLACEMENTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Shardings of one run: `state` for arrays with a leading seed axis, `everywhere` for what each device holds whole.
+    """Shardings of one run.
 
-    `in_turn`: a device takes its seeds one after the other.
+    Attributes:
+      state: of arrays with a leading seed axis.
+      everywhere: of arrays that each device holds whole.
+      batch: of arrays with a leading task axis.
+      in_turn: whether a device takes its seeds one after the other.
     """
 
     state: NamedSharding
@@ -50,9 +58,10 @@ class Placement:
         return jax.lax.with_sharding_constraint(batch, self.batch)
 
     def over_seeds(self, function: Callable[[PyTree, PyTree], PyTree]) -> Callable[[PyTree, PyTree], PyTree]:
-        """`function` of one seed's tree and the data, for the trees of all seeds, stacked on a leading axis. For use inside jit.
+        """`function` of one seed's tree and the data, mapped over a leading seed axis of the trees. For use inside jit.
 
-        A single seed goes without that axis, which XLA would carry into every product: a third of a small model's step on a CPU.
+        A single seed runs without that axis: XLA would carry it into every product, which on a CPU costs a third of a
+        small model's step.
         """
 
         def run(trees, data):
@@ -84,20 +93,20 @@ def build_placement(name: str, *, seeds: int, batch_size: int) -> Placement:
 
 
 def initialize_hosts() -> None:
-    """Joins the other processes of a multi-host run when JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES, JAX_PROCESS_ID)."""
+    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID)."""
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
         jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
 
 
 def wait_for_all(moment: str) -> None:
-    """Holds each process of a multi-host run until all have reached the `moment`."""
+    """Blocks each process of a multi-host run until all have reached the `moment`."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(moment)
 
 
 def shares_of_cores(workers: int | None = None) -> list[set[int]]:
-    """The cores of this process, dealt to processes that work at the same time; None: as many as there are cores.
+    """The cores of this process, divided among `workers` processes (None: one for each core).
 
     Raises:
       UserError: more workers than cores.
@@ -111,7 +120,7 @@ def shares_of_cores(workers: int | None = None) -> list[set[int]]:
 
 @contextlib.contextmanager
 def on_cores(cores: set[int]) -> Iterator[None]:
-    """Holds this thread, and the processes that it starts, on some cores, where the system can do so."""
+    """Binds this thread, and the processes that it starts, to some cores, where the system can do so."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Random keys: one for each (seed, purpose, step), so a resumed run draws what the uninterrupted one would have drawn."""
+"""Random keys: one for each (seed, purpose, step), so a resumed run draws what the uninterrupted run draws."""
 
 import jax
 

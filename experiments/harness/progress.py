@@ -68,11 +68,8 @@ class Reporter:
             self._last_line = now
             left = (self._steps - step) / speed if speed else float("inf")
             validation = f"  validation {row['validation_loss']:.4g}" if "validation_loss" in row else ""
-            self._console.print(
-                f"step {step}/{self._steps}  loss {row['loss']:.4g}{validation}  {speed:.1f} steps/s  {left:.0f} s left",
-                highlight=False,
-                soft_wrap=True,
-            )
+            done, pace = f"step {step}/{self._steps}  loss {row['loss']:.4g}", f"{speed:.1f} steps/s  {left:.0f} s left"
+            self._console.print(f"{done}{validation}  {pace}", highlight=False, soft_wrap=True)
 
 
 def _event_writer(folder: Path):

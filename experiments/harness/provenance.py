@@ -17,14 +17,14 @@ _NOT_TRAINING = ("tables.py", "figures.py", "drawing.py")  # they show numbers a
 
 
 def provenance(experiment: str) -> dict[str, Any]:
-    """The code version, code digest and package versions of a run of `experiment`, as config.experiment names it."""
+    """The code version, code digest and package versions of a run of `experiment`."""
     versions = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
     return {"code_version": _code_version(), "code": code_digest(experiment), "versions": versions}
 
 
 @functools.cache
 def code_digest(experiment: str) -> str:
-    """Sixteen hex digits of the code that trains and evaluates `experiment`: comments, docstrings and layout do not count."""
+    """Sixteen hex digits of the code that trains and evaluates `experiment`, as config.experiment names it."""
     digest = hashlib.sha256()
     for folder in dict.fromkeys((*_SHARED, f"experiments/{experiment.replace('.', '/')}")):
         for path in sorted((_ROOT / folder).rglob("*.py")):

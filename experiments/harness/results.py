@@ -100,8 +100,8 @@ def comparable(
 ) -> dict[Any, Result]:
     """Cell -> the result that fills it: what may stand in one table or figure.
 
-    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset; then by
-    variant. If two runs claim a cell (one has --config overrides, say), the earlier folder wins, and stderr says so.
+    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset;
+    then by variant. If two runs claim a cell (one has overrides, say), the earlier folder wins, and stderr says so.
 
     Args:
       results: of any experiments, in the order of `load_results`.

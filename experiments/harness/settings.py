@@ -1,7 +1,7 @@
 """From a config section to the object it describes, with every key accounted for.
 
-A section holds every field of one dataclass or Flax module, also those with defaults: the stored config is complete. An
-unknown key, a missing field and a value of the wrong type are errors that name the key.
+A section holds every field of one dataclass or Flax module, also those with defaults: the stored config is complete.
+An unknown key, a missing field and a value of the wrong type are errors that name the key.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field]:
 
 
 def build_named(table: Mapping[str, Any], section: Mapping[str, Any], where: str, **given: Any) -> Any:
-    """As `build`, for a section with a `name`: of the class in `table`, or in the field `cls` of a row, under that name."""
+    """As `build`, for a section with a `name`: of a class in `table`, or of a row of `table` with a class `cls`."""
     name, fields = named(section, where)
     entry = choose(table, name, f"{where}.name")
     return build(entry if isinstance(entry, type) else entry.cls, fields, where, **given)

@@ -1,7 +1,7 @@
 """One training step as a pure function, and the compiled programs made of it.
 
-A step samples its batch, takes the gradient and updates, all from (seed, step); `lax.scan` makes a chunk of steps one XLA
-program, which the placement extends to all seeds of a cell.
+A step samples its batch, takes the gradient and updates, all from (seed, step). `lax.scan` makes a chunk of steps one
+XLA program, which the placement extends to all seeds of a cell.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from experiments.harness.prng import key_of
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """Everything a run is at one step. With a leading seed axis on every leaf in a run."""
+    """The whole state of one seed at one step. In a run every leaf has a leading seed axis."""
 
     seed: jax.Array  # uint32 []
     step: jax.Array  # int32 []
@@ -102,7 +102,10 @@ def make_program(
     validation_batches: int,
     evaluation_seed: int,
 ) -> Program:
-    """Compiles (lazily) the programs of a run under `placement`. `evaluation_seed` fixes the tasks that all models are judged on."""
+    """The programs of a run under `placement`, compiled when first called.
+
+    `evaluation_seed` fixes the tasks that all models are evaluated on.
+    """
     step = make_step(experiment, optimizer, batch_size, placement.constrain)
 
     def steps(state, data):

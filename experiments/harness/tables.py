@@ -13,8 +13,8 @@ import rich.table
 from experiments.harness.settings import choose
 
 MISSING, NOT_FINITE = "missing", "not finite"
-BEST = "in bold the best of each column and those within the joint error of it"  # what mark_best marks, for captions
-# LaTeX of what a caption, a head or a name may hold: pdfLaTeX knows Latin letters only, and its text font has no '>'.
+BEST = "in bold the best of each column and those within the joint error of it"  # of mark_best, for captions
+# LaTeX for the symbols of captions, heads and names: pdfLaTeX knows Latin letters only, and its text font has no '>'.
 _LATEX = str.maketrans(
     {symbol: "\\" + symbol for symbol in "&%_#${}"}
     | {symbol: f"${symbol}$" for symbol in "<>|"}
@@ -102,9 +102,7 @@ class Table:
         for column in self.columns[1:]:
             table.add_column(column, justify="right")
         for name, cells in self.rows:
-            texts = [
-                _plain(cell).replace(" ±", "\n±") for cell in cells
-            ]  # one above the other: narrow enough for 80 columns
+            texts = [_plain(cell).replace(" ±", "\n±") for cell in cells]  # two lines: narrow enough for 80 columns
             table.add_row(
                 name, *(f"[bold]{text}[/bold]" if _is_best(cell) else text for text, cell in zip(texts, cells))
             )
@@ -136,7 +134,7 @@ class Table:
         )
 
     def csv(self) -> str:
-        """One line for each row: every column, after it that of its errors where it has any, and the facts in the last ones."""
+        """One line for each row: every column, each followed by its errors where it has any, then the facts."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         widths = [
@@ -186,7 +184,7 @@ def _numbers(cell: Cell | str) -> tuple:
 
 
 def _significant(number: float, zeros: str = "") -> str:
-    """Three significant digits, or all before the point; `zeros` '#' keeps those at the end, for a number with an error."""
+    """Three significant digits, or all before the point; `zeros`='#' keeps zeros at the end (numbers with an error)."""
     return f"{number:{zeros}.3g}".rstrip(".") if abs(number) < 999.5 else f"{number:.0f}"
 
 

@@ -1,8 +1,8 @@
 """Named tensors from the files that NumPy, safetensors and PyTorch save.
 
-PyTorch's is a zip of raw storages and a pickle that says which part of which storage a tensor is. Here it is read without
-PyTorch and without running what it names: tensors become arrays, and objects of any class, such as the attrdict.AttrDict of
-the published checkpoints, plain dictionaries of their items.
+A PyTorch file is a zip of raw storages and a pickle that says which part of which storage a tensor is. It is read here
+without PyTorch and without running any code that it names: tensors become arrays; objects of any class, such as the
+attrdict.AttrDict of the published checkpoints, become plain dictionaries of their items.
 """
 
 import io
@@ -18,7 +18,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness.errors import UserError, unknown
+from experiments.harness.errors import UserError
+from kvq_jax.names import unknown
 
 # What reading a damaged file may raise: a pickle that is cut or changed is any sequence of operations.
 _DAMAGED = (
@@ -38,7 +39,7 @@ _PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Name -> array, of a .npz, a .safetensors, or a state dict or checkpoint of PyTorch 1.6 or later (.pt, .pth, .tar).
+    """Name -> array, of a .npz, a .safetensors, or a PyTorch (1.6 or later) state dict or checkpoint (.pt, .pth, .tar).
 
     Raises UserError where the file is missing, damaged, of another kind or without tensors.
     """

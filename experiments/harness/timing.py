@@ -1,4 +1,4 @@
-"""Comparing speeds on a machine that does other things too: functions timed in turns, compared neighbour by neighbour."""
+"""Comparing speeds on a machine with other load: functions are timed in turns, and compared within each turn."""
 
 import statistics
 import time

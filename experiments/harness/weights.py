@@ -1,6 +1,6 @@
 """Parameters in a folder of their own, with the config section of their model: what `scripts.import_weights` writes.
 
-model, variables = weights.load_model("DIR", NEURAL_PROCESSES)
+model, variables = weights.load_model("DIR", MODELS)
 python -m experiments.run --config ... --weights DIR          # evaluates them in place of a training
 """
 
@@ -35,7 +35,7 @@ class Weights:
 
 
 def save(folder: Path, model: Mapping[str, Any], params: PyTree) -> None:
-    """Writes a model's config section and its parameters into `folder`, which is made. Raises UserError if it cannot."""
+    """Writes a model's config section and parameters into `folder`, made if needed. Raises UserError if it cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / _MODEL, json.dumps(model, indent=2) + "\n")
@@ -62,15 +62,15 @@ def load(folder: Path) -> Weights:
     )
 
 
-def load_model(folder: str | Path, models: Mapping[str, type]) -> tuple[Any, dict[str, PyTree]]:
-    """The module, one of `models` by the name it was saved under, and its variables. Raises UserError."""
+def load_model(folder: str | Path, models: Mapping[str, Any]) -> tuple[Any, dict[str, PyTree]]:
+    """The module (the class, or row with a class, of its name in `models`) and its variables. Raises UserError."""
     kept = load(Path(folder))
     model = settings.build_named(models, kept.model, str(Path(folder) / _MODEL))
     return model, {"params": jax.tree.map(jnp.asarray, kept.params)}
 
 
 def fit(params: PyTree, expected: PyTree) -> PyTree:
-    """`params` with the dtypes of `expected` (arrays or shapes). Raises UserError, naming it, for a parameter that differs."""
+    """`params` with the dtypes of `expected` (arrays or shapes). Raises UserError, which names the differing parameter."""
     given, wanted = _flat(params), _flat(expected)
     for name in sorted(given.keys() | wanted.keys()):
         shapes = [tuple(tree[name].shape) if name in tree else None for tree in (given, wanted)]

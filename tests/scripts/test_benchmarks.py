@@ -1,4 +1,4 @@
-"""Benchmarks, on sizes that take a second: what they return, not what they measure. Accuracy is no measurement, and is checked."""
+"""Benchmarks on small sizes: what they return, not what they measure, except the accuracy, which depends on no load."""
 
 import jax
 import jax.numpy as jnp

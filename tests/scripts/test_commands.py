@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.harness.errors import Diverged, UserError
 from experiments import catalogue, sweep
+from experiments.harness.errors import Diverged, UserError
 from tests.scripts.command import ROOT, run
 
 SWEEP = (

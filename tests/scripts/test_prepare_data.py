@@ -1,4 +1,4 @@
-"""prepare_data embed: hand-made weights and images in, a file of the module's features out; whatever is wrong is one line."""
+"""prepare_data embed: hand-made weights and images in, a file of features out; bad input is one line."""
 
 import hashlib
 import json

@@ -1,6 +1,7 @@
 """The archive source on a tiny data set that each test writes for itself."""
 
 import dataclasses
+import functools
 import gzip
 import pathlib
 
@@ -65,7 +66,7 @@ def test_no_data_dir(tiny, refusal):
 def test_data_dir_that_is_no_folder(tmp_path, tiny, refusal):
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "absent", tmp_path / "file"):
-        refusal(lambda: archive.load(tiny.manifest, str(path)), "no folder", path, "--data_dir")
+        refusal(functools.partial(archive.load, tiny.manifest, str(path)), "no folder", path, "--data_dir")
 
 
 def test_missing_file_says_which_where_and_how(tmp_path, tiny, refusal):

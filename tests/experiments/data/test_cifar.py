@@ -1,4 +1,4 @@
-"""CIFAR-100's binary files: read back as this file writes them, quoted by what is in them, refused where they are damaged."""
+"""CIFAR-100's binary files: read back as written here, quoted by what is in them, refused where damaged."""
 
 import gzip
 

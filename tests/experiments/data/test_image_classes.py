@@ -1,4 +1,4 @@
-"""Images of classes from every layout of folders, on small files written here: what is read, its name, what is refused."""
+"""Images of classes from every layout of folders, on small files: what is read, its name, what is refused."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Point clouds: each kind of file that these tests write is read back; each kind of damage is one line that names the file."""
+"""Point clouds: each kind of file is read back as written; each kind of damage is one line that names the file."""
 
 import gzip
 import struct

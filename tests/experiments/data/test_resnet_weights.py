@@ -14,7 +14,7 @@ from kvq_jax.nn.resnet import RESNETS
 
 
 def shapes(blocks, width, classes=0):
-    """torchvision's names and shapes of a ResNet of basic blocks; those of a kernel are outputs, inputs, height, width."""
+    """torchvision's names and shapes of a ResNet of basic blocks; a kernel is [outputs, inputs, height, width]."""
 
     def norm(name, n):
         vectors = {f"{name}.{own}": (n,) for own in ("weight", "bias", "running_mean", "running_var")}
