@@ -1,7 +1,7 @@
 """Few-shot classification of images (Intention paper, Section 5.2, Appendix 5; Tables 1 and 2, Figure 14).
 
-A model sees a few labelled images of classes that it has never seen, and says which of them other images belong to. It is
-trained on episodes of training classes and judged by its accuracy on fixed episodes of test classes, the same for every model.
+A model sees a few labelled images of new classes, and says to which of these classes other images belong. It is trained
+on episodes of training classes and evaluated by its accuracy on episodes of test classes, the same for every model.
 """
 
 import dataclasses
@@ -15,10 +15,8 @@ from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
-from experiments.intention import few_shot_classification_figures as figures
-from experiments.intention import few_shot_classification_tables as tables
-from experiments.intention.episodes import Episode, Episodes, Images
-from kvq_jax.models import FEW_SHOT_CLASSIFIERS
+from experiments.tasks.episodes import Episode, Episodes, Images
+from kvq_jax.models import CLASSIFIERS
 from kvq_jax.models.few_shot_classifiers import LOSSES
 from kvq_jax.nn import ENCODERS
 
@@ -30,20 +28,20 @@ class DataSettings:
     """The config's `data` section."""
 
     source: str  # a key of image_classes.SOURCES
-    size: int  # of the images, in pixels: they are resized to size x size
+    size: int  # images are resized to size x size pixels
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
-    """The experiment that `config` describes. Raises ConfigError and image_classes.DataError."""
+    """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
     task = settings.build(Episodes, config.task, "config.task")
     encoder = settings.build_named(ENCODERS, config.encoder, "config.encoder")
-    model = settings.build_named(FEW_SHOT_CLASSIFIERS, config.model, "config.model", encoder=encoder)
+    model = settings.build_named(CLASSIFIERS, config.model, "config.model", encoder=encoder)
     evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
     found = _load(config.data, task, data_dir)
     data = {split: Images.of(getattr(found, split), training=split == "train") for split in image_classes.SPLITS}
 
     def apply(variables, episode: Episode, key=None):
-        """Scores [..., M, way], and the collections that a training step has updated."""
+        """Scores [..., M, way], and the collections that a training step updates."""
         context, target = (jnp.float32(image) / 255 for image in (episode.context_image, episode.target_image))
         return model.apply(
             variables,
@@ -56,13 +54,10 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         )
 
     def init(key):
-        shapes = jax.eval_shape(task.sample, key, data["train"])
-        context, target = (
-            jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (shapes.context_image, shapes.target_image)
-        )
-        return model.lazy_init(
-            key, context, shapes.context_label, target
-        )  # from shapes: no image is encoded, nothing adapted
+        shape = jax.eval_shape(task.sample, key, data["train"])
+        images = (shape.context_image, shape.target_image)
+        context, target = (jax.ShapeDtypeStruct(image.shape, jnp.float32) for image in images)
+        return model.lazy_init(key, context, shape.context_label, target)  # encodes and adapts nothing
 
     def loss(variables, batch, key):
         scores, collections = apply(variables, batch, key)
@@ -86,11 +81,11 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return over_tasks(one, key, evaluation.example_tasks, evaluation.example_tasks)
 
     facts = {"data": found.name, "classes": {split: len(getattr(found, split).names) for split in image_classes.SPLITS}}
-    return Experiment(init, task.sample, loss, evaluate, examples, data, tables.run_table, figures.run_figure, facts)
+    return Experiment(init, task.sample, loss, evaluate, examples, data, facts)
 
 
 def accuracy(scores: jax.Array, label: jax.Array) -> jax.Array:
-    """The share of targets whose label has the largest score, [..., M, way] -> [...]."""
+    """The share of targets whose largest score is that of their label: [..., M, way] twice -> [...]."""
     return jnp.mean(scores.argmax(-1) == label.argmax(-1), -1)
 
 
@@ -102,7 +97,6 @@ def _load(section: ConfigDict, task: Episodes, data_dir: str | None) -> image_cl
     for split in image_classes.SPLITS:
         classes = len(getattr(found, split).names)
         if classes < task.way:
-            raise ConfigError(
-                f"config.task.way: an episode has {task.way} classes, {found.name} has {classes} for {split}"
-            )
+            wrong = f"an episode has {task.way} classes, {found.name} has {classes} for {split}"
+            raise ConfigError(f"config.task.way: {wrong}")
     return found

@@ -9,29 +9,33 @@ from matplotlib.axes import Axes
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.intention.few_shot_classification_tables import (
+from experiments.intention.few_shot_classification.tables import (
     ENCODER_NAMES,
     EXPERIMENT,
     INTENTION,
     KERNEL,
     chosen,
     described,
+    encoder_name,
     percent,
     row_name,
     row_of,
 )
 
+CONFIGS = (EXPERIMENT,)
 _KERNELS = {INTENTION: ("Intention", drawing.RED), KERNEL: ("Intention, Gaussian kernel", drawing.VIOLET)}
 _SHOWN_TARGETS = 10  # of each class
 _RIGHT, _WRONG = drawing.GREEN, drawing.RED
 
 
 def figure14(results: Sequence[Result], folder: Path) -> Path:
-    """Accuracy of Intention and of its kernelised form against the number of features of e_H, with 95 % intervals."""
-    own = [result for result in results if result.name == EXPERIMENT and row_of(result) in _KERNELS]
-    own = list(
-        chosen([result for result in own if result.config["axes"]["latent"] != "base"], list(ENCODER_NAMES)).values()
-    )
+    """Accuracy of Intention, linear and with a Gaussian kernel, against the features of e_H, with 95 % intervals."""
+    own = [
+        result
+        for result in results
+        if result.name == EXPERIMENT and row_of(result) in _KERNELS and result.axes["latent"] != "base"
+    ]
+    own = list(chosen(own, list(ENCODER_NAMES)).values())
     if not own:
         raise UserError(f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128; there are none")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
@@ -39,10 +43,8 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     for row, (name, colour) in _KERNELS.items():
         runs = sorted((result for result in own if row_of(result) == row), key=_latent)
         cells = [percent(result) for result in runs]
-        means, errors = [cell.mean for cell in cells], [cell.error for cell in cells]
-        axis.errorbar(
-            [_latent(result) for result in runs], means, errors, fmt="o-", color=colour, capsize=3, label=name
-        )
+        numbers = [[_latent(run) for run in runs], [cell.mean for cell in cells], [cell.error for cell in cells]]
+        axis.errorbar(*numbers, fmt="o-", color=colour, capsize=3, label=name)
         rows += [(row[2], _latent(result), cell.mean, cell.error, result.preset) for result, cell in zip(runs, cells)]
     sizes = sorted({_latent(result) for result in own})
     axis.set_xscale("log", base=2)
@@ -50,16 +52,14 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     axis.set(xlabel="features of e_H", ylabel="accuracy, % (mean and 95 % interval)")
     axis.legend()
     first = own[0]
-    encoder = ENCODER_NAMES[first.config["axes"]["encoder"]]
-    axis.set_title(f"{first.content['facts']['data']}\n{encoder}, preset {first.preset}", fontsize=9)
-    drawing.save_numbers(
-        folder / "figure14.csv", ["kernel", "latent", "accuracy_percent", "interval_95", "preset"], rows
-    )
+    axis.set_title(f"{first.content['facts']['data']}\n{encoder_name(first)}, preset {first.preset}", fontsize=9)
+    columns = ["kernel", "latent", "accuracy_percent", "interval_95", "preset"]
+    drawing.save_numbers(folder / "figure14.csv", columns, rows)
     return drawing.save(figure, folder / "figure14.png")
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
-    """One run at a glance: its loss on validation classes, and an episode of test classes with what it makes of them."""
+    """One run at a glance: its loss on validation classes, and an episode of test classes with its answers."""
     (result,) = results
     cell = percent(result)
     figure, axes = drawing.new_figure(1, 2, width=4.6, height=3.4, width_ratios=(1, 2.4))
@@ -75,17 +75,14 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _latent(result: Result) -> int:
-    return result.config["model"]["latent"]
+    return int(result.axes["latent"])
 
 
 def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
-    """The first episode, a class in each row: its context, then targets in a frame that is green where the answer is right."""
+    """The first episode, a class in each row: its context, then some targets, in green frames where right."""
     context, target = (_rows(arrays[f"{part}_image"][0], arrays[f"{part}_label"][0]) for part in ("context", "target"))
-    right = _rows(arrays["trained/prediction"][0] == arrays["target_label"][0], arrays["target_label"][0])[
-        :, :_SHOWN_TARGETS
-    ]
-    target, answers = target[:, :_SHOWN_TARGETS], _rows(arrays["trained/prediction"][0], arrays["target_label"][0])
-    size, gap = context.shape[2], 0.8
+    target, size, gap = target[:, :_SHOWN_TARGETS], context.shape[2], 0.8
+    answers = _rows(arrays["trained/prediction"][0], arrays["target_label"][0])
     places = [*range(context.shape[1]), *(context.shape[1] + gap + number for number in range(target.shape[1]))]
     for label, images in enumerate(np.concatenate([context, target], 1)):
         for number, (place, image) in enumerate(zip(places, images)):
@@ -93,13 +90,11 @@ def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
             axis.imshow(image, extent=(place, place + 0.92, -label - 0.92, -label), interpolation="nearest", zorder=2)
             asked = number - context.shape[1]
             if asked >= 0:
-                colour = _RIGHT if right[label, asked] else _WRONG
-                axis.add_patch(_frame(place, label, colour))
-                if not right[label, asked]:
-                    answer = answers[label, asked] + 1
-                    axis.text(
-                        place + 0.06, -label - 0.3, answer, color="white", backgroundcolor=colour, fontsize=5, zorder=4
-                    )
+                right = answers[label, asked] == label
+                axis.add_patch(_frame(place, label, _RIGHT if right else _WRONG))
+                if not right:
+                    style = dict(color="white", backgroundcolor=_WRONG, fontsize=5, zorder=4)
+                    axis.text(place + 0.06, -label - 0.3, answers[label, asked] + 1, **style)
         axis.text(-0.25, -label - 0.5, label + 1, ha="right", va="center", fontsize=8)
     axis.set(xlim=(-0.6, places[-1] + 1), ylim=(-len(context), 0.1), xticks=[], yticks=[], aspect="equal")
     axis.grid(False)
@@ -114,5 +109,8 @@ def _frame(place: float, label: int, colour: str):
 
 
 def _rows(values: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Values [way x count, ...] with a row for each label: [way, count, ...]."""
+    """Values [way x count, ...] in a row for each label: [way, count, ...]."""
     return np.stack([values[label == one] for one in range(label.max() + 1)])
+
+
+FIGURES = {"intention/figure14": figure14}

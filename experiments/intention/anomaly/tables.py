@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 
+EXPERIMENT = "intention/anomaly"
+CONFIGS = (EXPERIMENT,)
 # Names of the models as the paper writes them, in the order of its table.
 MODELS = {
     "np_former": "NP-Former",
@@ -14,7 +16,7 @@ MODELS = {
     "sigma_informer": "σ-Informer",
 }
 LAYERS = (1, 4)
-OWN_OP = "own"  # of the axis op: every model keeps the op that it is named after
+OWN_OP = "own"  # the value of the axis op with which a model keeps the op that it is named after
 # The paper's accuracy in percent, with 1 and 4 layers: CIFAR-100, ResNet-34 features; no error bars.
 PAPER = {
     "np_former": (93.9, 94.0),
@@ -32,9 +34,9 @@ _DATA = ("cifar100", "digits")  # the paper's images first
 
 
 def table3(results: Sequence[Result]) -> Table | None:
-    """Every model with 1 and 4 layers, all of one data set and kind of features, preset and split; None without results."""
-    own = [result for result in results if result.name == "intention/anomaly" and result.config["axes"]["op"] == OWN_OP]
-    found = comparable(own, "intention/anomaly", _place, _images, variant=_splits)
+    """Every model with 1 and 4 layers: one data set, kind of features, preset and split. None without results."""
+    own = [result for result in results if result.name == EXPERIMENT and result.axes["op"] == OWN_OP]
+    found = comparable(own, EXPERIMENT, _place, _images, variant=_splits)
     return _table(found, list(MODELS), LAYERS) if found else None
 
 
@@ -45,60 +47,74 @@ def run_table(results: Sequence[Result]) -> Table:
     return _table({(model, depth): result}, [model], (depth,))
 
 
-def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], layers: Sequence[int]) -> Table:
-    """(model, number of layers) -> result, as a table of these models and layers."""
-    columns, heads = [], ["accuracy, %"]
-    for depth in layers:
-        ours = [accuracy(found[model, depth]) if (model, depth) in found else Cell() for model in models]
-        columns.append(mark_best(ours, smaller_is_better=False) if len(models) > 1 else ours)
-        columns.append([_published(model, depth) for model in models])
-        head = f"{depth} layer{'s' * (depth > 1)}"
-        heads += [head, f"{head}, the paper's"]
-    rows = [(MODELS[model], list(cells)) for model, *cells in zip(models, *columns)]
-    own = list(found.values())
-    told = facts(own, "trained/accuracy")
-    return Table("Set anomaly detection: accuracy", heads, rows, _caption(own, told, len(models) > 1), facts=told)
-
-
 def accuracy(result: Result) -> Cell:
     """The accuracy of a run in percent, with its standard error over the test sets."""
     return measured(result.metrics["trained/accuracy"], scale=100)
 
 
+def label(result: Result) -> str:
+    """'Transformer, 1 layer'."""
+    model, depth = _place(result)
+    return f"{_name(model)}, {_layers(depth)}"
+
+
 def described(result: Result) -> str:
-    """'CIFAR-100 (240/60 subset), principal components of raw pixels': what a run has seen."""
-    op = result.config["axes"]["op"]
+    """What a run has seen: 'CIFAR-100 (240/60 subset), principal components of raw pixels'."""
+    op = result.axes["op"]
     swapped = "" if op == OWN_OP else f", with the op {op}"
     weights = _weights(result)
     named = f" (weights {weights})" if weights else ""
-    return f"{result.content['facts']['data']}, {FEATURES[result.config['features']['name']]}{named}{swapped}"
+    return f"{result.content['facts']['data']}, {FEATURES[result.axes['features']]}{named}{swapped}"
+
+
+def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], depths: Sequence[int]) -> Table:
+    """The table of these models and numbers of layers. `found`: (model, number of layers) -> result."""
+    columns, heads = [], ["accuracy, %"]
+    for depth in depths:
+        ours = [accuracy(found[model, depth]) if (model, depth) in found else Cell() for model in models]
+        columns.append(mark_best(ours, smaller_is_better=False) if len(models) > 1 else ours)
+        columns.append([_published(model, depth) for model in models])
+        heads += [_layers(depth), f"{_layers(depth)}, the paper's"]
+    rows = [(_name(model), list(cells)) for model, *cells in zip(models, *columns)]
+    own = list(found.values())
+    told = facts(own, "trained/accuracy")
+    return Table("Set anomaly detection: accuracy", heads, rows, _caption(own, told, len(models) > 1), facts=told)
 
 
 def _published(model: str, depth: int) -> Cell | str:
-    return Cell(PAPER[model][LAYERS.index(depth)], decimals=1) if depth in LAYERS else "(none)"
+    known = model in PAPER and depth in LAYERS
+    return Cell(PAPER[model][LAYERS.index(depth)], decimals=1) if known else "(none)"
 
 
 def _caption(results: Sequence[Result], told: Mapping[str, str], marked: bool) -> str:
     first = results[0]
     size, best = first.config["task"]["set_size"], f", {BEST}" if marked else ""
     return (
-        f"{described(first)}; {SPLITS[first.config['data']['splits']]}. Preset {told['preset']}, "
+        f"{described(first)}; {SPLITS[first.axes['splits']]}. Preset {told['preset']}, "
         f"{several(result.steps for result in results)} steps ('m of n': the weights are those of step m, of the best "
-        f"validation loss), {told['seeds']} seed(s); mean ± standard error over {told['n']} sets of {size}{best}; chance is "
-        f"{100 / size:g} %. The paper's numbers are of all of CIFAR-100 with the features of a ResNet-34 and have no error bars."
+        f"validation loss), {told['seeds']} seed(s); mean ± standard error over {told['n']} sets of {size}{best}; "
+        f"chance is {100 / size:g} %. The paper's numbers are of all of CIFAR-100 with the features of a ResNet-34 and "
+        "have no error bars."
     )
 
 
 def _place(result: Result) -> tuple[str, int]:
-    model = result.config["model"]
-    return model["name"], model["num_layers"]
+    return result.axes["model"], int(result.axes["layers"])
+
+
+def _name(model: str) -> str:
+    return MODELS.get(model, model)
+
+
+def _layers(depth: int) -> str:
+    return f"{depth} layer{'s' * (depth > 1)}"
 
 
 def _images(result: Result) -> tuple:
-    """What a model sees. The least comes first: the paper's images and features, and most of them."""
+    """What a model sees, as a key to choose by: the paper's images and features come first, and most of them."""
     told = result.content["facts"]
     number = sum(split["images"] for split in told["splits"].values())
-    features = list(FEATURES).index(result.config["features"]["name"])
+    features = list(FEATURES).index(result.axes["features"])
     return _DATA.index(result.config["data"]["name"]), features, -number, told["data"], _weights(result)
 
 
@@ -109,4 +125,7 @@ def _weights(result: Result) -> str:
 
 
 def _splits(result: Result) -> int:
-    return list(SPLITS).index(result.config["data"]["splits"])
+    return list(SPLITS).index(result.axes["splits"])
+
+
+TABLES = {"intention/table3": table3}

@@ -1,11 +1,9 @@
-"""Images for set anomaly detection: where they come from, how they are split, and the features that the models see."""
+"""Images for set anomaly detection: their source, their splits, and the features that the models see."""
 
 import dataclasses
 import functools
 from pathlib import Path
 
-import flax.struct
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -14,17 +12,7 @@ from experiments.data.dataset import SPLITS, DataSet
 from experiments.data.errors import DataError
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-
-
-class Images(flax.struct.PyTreeNode):
-    """The images of one split, resident on the device. C classes, the largest of m images."""
-
-    feature: jax.Array  # [n, d] float32
-    label: jax.Array  # [n] int32, 0..C-1
-    members: jax.Array  # [C, m] int32: the images of each class, its first one repeated where it has fewer than m
-    count: jax.Array  # [C] int32: the images that each class has
-    image: jax.Array | None  # [n, H, W] or [n, H, W, 3] uint8, of the test split, for its pictures
-    training: bool = flax.struct.field(pytree_node=False)  # whether models are trained on it, and drop out
+from experiments.tasks.anomaly import Images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +35,22 @@ class DataSettings:
 class RawPixelsPCA:
     """Projections of the pixels on the principal components of the training images, all divided by the same number.
 
-    Whitened, which gives the faint details of the last components the weight of the first ones, they train worse.
+    Models train worse on whitened ones, where the faint details of the last components weigh as much as the first.
     """
 
     dimension: int
 
     def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
-        """data, numbers of the training images -> (features [n, dimension] of all images, facts for result.json)."""
+        """Features of all images, and facts for result.json.
+
+        Args:
+          data: the data set.
+          train: indices of its training images.
+          data_dir: not used.
+
+        Returns:
+          features [n, dimension], facts.
+        """
         from sklearn.decomposition import PCA  # a second: only where it is used
 
         pixels = _pooled(data, "image")
@@ -73,7 +70,7 @@ class ResNet34:
     file: str  # absolute, or relative to --data_dir
 
     def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
-        """As RawPixelsPCA's."""
+        """As RawPixelsPCA, but `train` is not used. Raises DataError for the file of another network."""
         path = Path(data_dir or "", self.file)
         made = image_features.read(path, data)
         if made.provenance["network"] != "ResNet-34":
@@ -87,8 +84,9 @@ FEATURES = {"raw_pixels_pca": RawPixelsPCA, "resnet34": ResNet34}
 
 
 def load(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], dict]:
-    """Each split's images, by the sections `data` and `features` of a config, and facts for result.json: the data's quote.
+    """The images of each split, by the config's sections `data` and `features`, and facts for result.json.
 
+    The facts are the name of the data, the images and classes of each split, and the origin of the features.
     Raises ConfigError and DataError.
     """
     section = settings.build(DataSettings, config.data, "config.data")
@@ -104,7 +102,7 @@ def load(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], d
 
 
 def images(feature: np.ndarray, label: np.ndarray, training: bool) -> Images:
-    """Features [n, d] and labels [n], of any numbers, as the Images of a split, without pictures."""
+    """The Images of a split from features [n, d] and labels [n]. Labels are any numbers. The pictures are left out."""
     _, label, count = np.unique(label, return_inverse=True, return_counts=True)
     members = np.zeros((len(count), count.max()), np.int32)
     for number, size in enumerate(count):
@@ -114,7 +112,7 @@ def images(feature: np.ndarray, label: np.ndarray, training: bool) -> Images:
 
 
 def _stratified(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
-    """The official test images; of the training images of each class, a fraction for validation."""
+    """The official test images test. A fraction of the training images of each class validates."""
     rng, label = np.random.default_rng(section.seed), data.train["label"]
     held_out = []
     for number in np.unique(label):
@@ -126,7 +124,7 @@ def _stratified(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
 
 
 def _by_class(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
-    """All images, training and test ones, by class: a fraction of the classes tests, and one of the others validates."""
+    """Splits the classes of all images: a fraction of them tests, and a fraction of the others validates."""
     label = _pooled(data, "label")
     order = np.random.default_rng(section.seed).permutation(np.unique(label))
     tested = max(2, round(section.test_fraction * len(order)))
@@ -135,11 +133,11 @@ def _by_class(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
     return {name: np.flatnonzero(np.isin(label, classes[name])) for name in ("train", "validation", "test")}
 
 
-# The readings of "splits are done over labels" (Intention paper, Appendix 8) -> function(settings, data) -> numbers of the
-# images of each split, among the training images followed by the test images.
+# Two readings of "splits are done over labels" (Intention paper, Appendix 8).
+# Name -> function(settings, data) -> indices of each split's images, counted over training images, then test images.
 SPLITTINGS = {"stratified": _stratified, "classes": _by_class}
 
 
 def _pooled(data: DataSet, field: str) -> np.ndarray:
-    """The training images or labels, followed by those for testing."""
+    """The training images or labels, followed by the test ones."""
     return np.concatenate([getattr(data, split)[field] for split in SPLITS])

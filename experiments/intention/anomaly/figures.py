@@ -1,19 +1,20 @@
-"""The picture of one run of set anomaly detection: a few test sets, with the probability that the model gives each image."""
+"""The picture of one run of set anomaly detection: a few test sets, with the predicted probability of each image."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.anomaly_tables import MODELS, accuracy, described
+from experiments.intention.anomaly.tables import EXPERIMENT, accuracy, described, label
 
+CONFIGS = (EXPERIMENT,)
 _SHOWN = 6  # sets
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
-    """One set in each line; the anomaly has a frame, and the most probable image its number in bold: green where that is it."""
+    """One set in each line. The anomaly has a frame. The largest probability is bold: green if right, red if wrong."""
     (result,) = results
-    arrays, model = result.examples, result.config["model"]
+    arrays = result.examples
     images, probabilities = arrays["image"][:_SHOWN], arrays["trained/prediction"][:_SHOWN]
     figure, axes = drawing.new_figure(len(images), images.shape[1], width=0.8, height=0.95)
     for line, pictures, anomaly, probability in zip(axes, images, arrays["anomaly"], probabilities):
@@ -26,10 +27,6 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             colour = (drawing.GREEN if chosen == anomaly else drawing.RED) if place == chosen else drawing.INK
             weight = "bold" if place == chosen else "normal"
             axis.set_xlabel(f"{probability[place]:.2f}", fontsize=7.5, color=colour, fontweight=weight)
-    layers, score = model["num_layers"], accuracy(result)
-    figure.suptitle(
-        f"{MODELS[model['name']]}, {layers} layer{'s' * (layers > 1)}, preset {result.preset}: {score.text()} % of the sets\n"
-        f"{described(result)}",
-        fontsize=9,
-    )
+    heading = f"{label(result)}, preset {result.preset}: {accuracy(result).text()} % of the sets"
+    figure.suptitle(f"{heading}\n{described(result)}", fontsize=9)
     return drawing.save(figure, folder / "figure.png")

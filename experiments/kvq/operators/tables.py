@@ -1,15 +1,15 @@
 """KVQ space at work: what every operator achieves where attention stood, from results of configs/kvq/operators.py."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.harness.results import Result, comparable, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
-from kvq_jax.ops import OPS
+from kvq_jax.ops import OPERATORS
 
 
 class Column(NamedTuple):
-    """What is compared in an experiment: the mean of `metric`, times `factor`."""
+    """The number of an experiment that is compared: the mean of a metric, times a factor."""
 
     head: str
     metric: str
@@ -17,6 +17,7 @@ class Column(NamedTuple):
     smaller_is_better: bool = True
 
 
+# The value of the axis `experiment` -> its column.
 COLUMNS = {
     "sine": Column("sine, MSE at 10 points", "mse@10"),
     "pixels": Column("pixels, MSE at 64", "mse@64"),
@@ -28,11 +29,12 @@ COLUMNS = {
 
 
 def operators(results: Sequence[Result]) -> Table | None:
-    """Operators by experiments, of real data where there are such results, and all of one preset; None without results."""
-    found = comparable(results, "kvq/operators", _place, data=lambda result: result.config["axes"]["data"] != "real")
+    """Every operator but those of labels, by experiment: real data before any other, one preset. None without results."""
+    found = comparable(results, "kvq/operators", _place, data=lambda result: result.axes["data"] != "real")
     if not found:
         return None
-    ops = [op for op in OPS if any(op == known for _, known in found)]
+    ops = [name for name, operator in OPERATORS.items() if not operator.labels]
+    ops += sorted({op for _, op in found}.difference(ops))
     columns = [
         mark_best([_cell(found.get((experiment, op)), column) for op in ops], column.smaller_is_better)
         for experiment, column in COLUMNS.items()
@@ -43,26 +45,25 @@ def operators(results: Sequence[Result]) -> Table | None:
         "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
     }
     steps = _by_experiment(found, lambda result, _: result.content["steps"])
-    chosen = sorted(
-        {experiment for (experiment, _), result in found.items() if result.config["train"]["select"] == "best"}
-    )
+    selected = [place[0] for place, result in found.items() if result.config["train"]["select"] == "best"]
+    chosen = sorted(set(selected))
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation loss in "
-        f"{' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are {told['n']}; {BEST}. "
-        f"Images: {_images(found)}. No paper has this table.",
+        f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
+        f"loss in {' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are "
+        f"{told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
         facts=told,
     )
 
 
 def _place(result: Result) -> tuple[str, str]:
-    return result.config["axes"]["experiment"], result.config["axes"]["op"]
+    return result.axes["experiment"], result.axes["op"]
 
 
-def _by_experiment(found: dict[tuple, Result], number: Callable[[Result, Column], Any]) -> str:
-    """'2000 (pixels), 4000 (kabsch)', or one number where all experiments have it."""
+def _by_experiment(found: Mapping[tuple, Result], number: Callable[[Result, Column], Any]) -> str:
+    """A number of each experiment: '2000 (pixels), 4000 (kabsch)', or '2000' where all are equal."""
     of_each = {}
     for experiment, column in COLUMNS.items():
         values = {number(result, column) for (name, _), result in found.items() if name == experiment}
@@ -73,18 +74,14 @@ def _by_experiment(found: dict[tuple, Result], number: Callable[[Result, Column]
     return ", ".join(f"{value} ({experiment})" for experiment, value in of_each.items())
 
 
-def _images(found: dict[tuple, Result]) -> str:
+def _images(found: Mapping[tuple, Result]) -> str:
     """The data sets, as the runs quote them."""
-    return (
-        "; ".join(sorted({result.content["facts"]["data"] for result in found.values() if result.content["facts"]}))
-        or "none"
-    )
+    facts = [result.content["facts"] for result in found.values()]
+    return "; ".join(sorted({fact["data"] for fact in facts if "data" in fact})) or "none"
 
 
 def _cell(result: Result | None, column: Column) -> Cell:
-    if result is None:
-        return Cell()
-    return measured(result.metrics[f"trained/{column.metric}"], scale=column.factor)
+    return measured(result and result.metrics.get(f"trained/{column.metric}"), scale=column.factor)
 
 
-TABLES = {"operators": operators}
+TABLES = {"kvq/operators": operators}

@@ -1,0 +1,50 @@
+"""The picture of KVQ space, from a result of kvq/space."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.harness import drawing
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result, comparable
+from experiments.kvq.space.tables import EXPERIMENT, op_names
+
+CONFIGS = (EXPERIMENT,)
+_COLUMNS = 6
+
+
+def space(results: Sequence[Result], folder: Path) -> Path:
+    """What every operator predicts, untrained, from one small context."""
+    found = comparable(results, EXPERIMENT, lambda result: EXPERIMENT)
+    if not found:
+        raise UserError(f"The picture of KVQ space needs a result of {EXPERIMENT}; there is none")
+    return _draw(found[EXPERIMENT], folder, "space")
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """The same of one run."""
+    (result,) = results
+    return _draw(result, folder, "figure")
+
+
+def _draw(result: Result, folder: Path, name: str) -> Path:
+    """A panel for each operator. Squares are the context as labels, which some operators take, at -1 and 1."""
+    arrays, ops = result.examples, op_names(result)
+    figure, axes = drawing.new_figure(
+        -(-len(ops) // _COLUMNS), _COLUMNS, width=2.5, height=2.0, sharex=True, sharey=True
+    )
+    rows = []
+    for axis, op in zip([axis for line in axes for axis in line], ops):
+        labels, prediction = op in result.content["facts"]["labels"], arrays[f"{op}/prediction"]
+        axis.plot(arrays["grid"], prediction, color=drawing.RED)
+        values, marker = (arrays["sign"], "s") if labels else (arrays["y"], "o")
+        axis.plot(arrays["x"], values, marker, color=drawing.INK, markersize=4)
+        axis.set_title(op)
+        axis.set_ylim(-2.2, 2.2)
+        rows += [(op, float(at), float(value)) for at, value in zip(arrays["grid"], prediction)]
+    drawing.hide_after(len(ops), axes)
+    figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
+    drawing.save_numbers(folder / f"{name}.csv", ["op", "x", "prediction"], rows)
+    return drawing.save(figure, folder / f"{name}.png")
+
+
+FIGURES = {"kvq/space": space}
