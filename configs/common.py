@@ -1,33 +1,23 @@
-"""What configs share: parsing of their axes and the shapes of common sections. Helpers, never a published number."""
+"""What configs share: their axes, complete sections, and edits by axes. Helpers, never a published number."""
 
-import difflib
+import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-# The operators of kvq_jax.ops.OPS that may stand where attention stood: all but those of discriminant analysis, whose values are
-# labels.
-OPS = (
-    "softmax",
-    "linear",
-    "laplace",
-    "uniform",
-    "erf",
-    "intention",
-    "sigma_intention",
-    "informer",
-    "sigma_informer",
-    "kernel_intention",
-    "nystroem_intention",
-    "constrained_intention",
-    "ridge",
-    "ls_svm",
-)
+from ml_collections import ConfigDict
 
+from kvq_jax import models
+from kvq_jax.names import choose, unknown
+from kvq_jax.ops import OPERATORS
 
-def ridge(op: str, alpha: float) -> dict:
-    """The learnt ridge of an attention model with any op: `alpha` at first, but for the Informers, defined for (0, 1) only."""
-    if op in ("informer", "sigma_informer"):
-        return dict(alpha_kind="sigmoid", alpha=0.5)
-    return dict(alpha_kind="softplus", alpha=alpha)
+Edits = Mapping[str, Mapping[str, Any]]  # row -> section -> changes: see `edited`
+PRESETS = ("quick", "tiny", "paper")
+# Domain of an operator's alpha -> how it is learnt, and the value it starts at.
+_LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alpha=0.5, alpha_kind="sigmoid")}
+# The form of a model where the axis says 'base': the first row that holds.
+_FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
+_OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
 
 
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
@@ -40,13 +30,23 @@ def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     Raises:
       ValueError: an unknown axis or value; names the nearest known one.
     """
-    chosen = {name: values[0] for name, values in axes.items()}
+    chosen = {name: next(iter(values)) for name, values in axes.items()}
     for part in filter(None, (arg or "").split(",")):
         name, _, value = part.partition("=")
-        _require(name, axes, "axis")
-        _require(value, axes[name], name)
+        if name not in axes:
+            raise ValueError(unknown("axis", name, axes))
+        if value not in axes[name]:
+            raise ValueError(unknown(name, value, axes[name]))
         chosen[name] = value
     return chosen
+
+
+def resolved(axes: dict[str, str], table: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """`axes` with a value in place of each 'base': that of the first row of `table`, named as in `edited`, that holds."""
+    for row, values in table.items():
+        if _holds(row, axes):
+            axes = axes | {axis: value for axis, value in values.items() if axes[axis] == "base"}
+    return axes
 
 
 def take_form(axes: dict[str, str]) -> str:
@@ -55,8 +55,8 @@ def take_form(axes: dict[str, str]) -> str:
     'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML. Raises ValueError for
     MAML in the paper's form: the paper has none.
     """
-    own = "paper" if axes["preset"] == "paper" and axes["model"] != "maml" else "regression"
     form = axes.pop("form")
+    own = next(own for row, own in _FORMS.items() if _holds(row, axes))
     if form == "paper" and axes["model"] == "maml":
         raise ValueError("form=paper is for the models that the paper has here, not for model=maml")
     if form in ("base", own):
@@ -65,7 +65,50 @@ def take_form(axes: dict[str, str]) -> str:
     return form
 
 
-def optimizer(name: str, learning_rate: float, **changes) -> dict:
+def section(cls: type, *given: str, **changes: Any) -> dict[str, Any]:
+    """A complete section: every field of a dataclass or linen module, at its default or as `changes` say.
+
+    Args:
+      cls: the dataclass or module.
+      *given: fields that are no part of the config, since the experiment sets them.
+      **changes: field -> value.
+
+    Raises:
+      ValueError: a change of an unknown field, with the nearest; a field without a default that is not changed.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in _OF_FLAX}
+    for name in changes:
+        if name not in fields:
+            raise ValueError(unknown(f"field of {cls.__name__}", name, fields))
+    defaults = {name: _default(cls, field) for name, field in fields.items() if name not in (*changes, *given)}
+    return {name: (defaults | changes)[name] for name in fields if name not in given}
+
+
+def model(name: str, *given: str, table: Mapping[str, Any] = models.MODELS, **changes: Any) -> dict[str, Any]:
+    """The complete section of a model: its name, a row of `table`, and the fields of its class. See `section`."""
+    return dict(name=name) | section(choose(table, name, "model").cls, *given, **changes)
+
+
+def operators() -> tuple[str, ...]:
+    """The operators that may stand where attention stands: all whose values are not labels of classes."""
+    return tuple(name for name, operator in OPERATORS.items() if not operator.labels)
+
+
+def op(name: str, **positive: Any) -> str | dict[str, Any]:
+    """The section of an operator that learns its alpha, if it has one; otherwise its name.
+
+    Args:
+      name: a row of OPERATORS.
+      **positive: changes for the operators that take any positive alpha, such as alpha=1.0. The Informers, defined
+        for alpha in (0, 1), always start at 0.5.
+    """
+    domain = choose(OPERATORS, name, "op").alpha
+    if domain is None:
+        return name
+    return dict(name=name) | _LEARNT[domain] | (positive if domain == "positive" else {})
+
+
+def optimizer(name: str, learning_rate: float, **changes: Any) -> dict[str, Any]:
     """An optimizer section: `changes` over a constant rate without warm-up, decay, momentum, weight decay or clipping."""
     section = dict(
         name=name,
@@ -80,101 +123,104 @@ def optimizer(name: str, learning_rate: float, **changes) -> dict:
         clip_norm=0.0,
     )
     for key in changes:
-        _require(key, section, "optimizer field")
+        if key not in section:
+            raise ValueError(unknown("optimizer field", key, section))
     return section | changes
 
 
-def few_shot_regressor(
-    name: str, *, width: int, head_features: int, weight_features: tuple, inner_rate: float, fourier_levels: int
-) -> dict:
-    """The model section of a few-shot regressor of the Intention paper, its layers `width` wide (Appendix 4.1's shapes).
+def train(
+    steps: int,
+    batch_size: int,
+    *,
+    log_every: int,
+    validate_every: int,
+    checkpoint_every: int,
+    seed: int = 0,
+    seeds: int = 1,
+    placement: str = "single",
+    select: str = "last",
+) -> dict[str, Any]:
+    """A train section. For the fields see experiments/harness/loop.py."""
+    return dict(locals())
+
+
+def edited(config: Mapping[str, Any], *tables: Edits) -> ConfigDict:
+    """`config` after those of the edits that hold for its axes: one table after the other, row by row.
 
     Args:
-      name: intention, attention, neural_process, mlp or maml.
-      width: of every hidden layer.
-      head_features: width of one of attention's five heads.
-      weight_features: hidden widths of Intention's e_w; () is the identity.
-      inner_rate: of MAML's three inner steps.
-      fourier_levels: position features of x; 0 for none.
+      config: has a section `axes`.
+      *tables: row -> section -> the values that it changes. A row is named as axes are on the command line, with
+        alternatives: "preset=quick,model=cnp|np"; "" holds always. In a section whose name ends in '?', such as
+        "model?", fields that this config does not have are passed over.
+
+    Raises:
+      ValueError: an unknown key, with the nearest.
     """
-    shared = dict(name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform", fourier_levels=fourier_levels)
-    ridge = dict(alpha=0.1, alpha_kind="softplus")
-    own = {
-        "intention": dict(
-            key_features=(width,) * 4,
-            activate_final=False,
-            value="identity",
-            weight_features=weight_features,
-            op="intention",
-            **ridge,
-        ),
-        "attention": dict(
-            key_features=(width,) * 3,
-            value_features=(width,) * 3,
-            decoder_features=(width,) * 2,
-            activate_final=False,
-            op="softmax",
-            num_heads=5,
-            head_features=head_features,
-            scaling="head",
-            **(ridge | dict(alpha=1e-3)),
-        ),
-        "neural_process": dict(
-            encoder_features=(width, width, 16), decoder_features=(width,) * 3, activate_final=False
-        ),
-        "mlp": dict(features=(width,) * 3),
-        # A wider first draw of the weights sends the inner steps to infinity before anything is learnt.
-        "maml": dict(
-            kernel_init="fan_in_uniform", features=(width,) * 4, inner_steps=3, inner_rate=inner_rate, first_order=False
-        ),
+    for row, changes in itertools.chain.from_iterable(table.items() for table in tables):
+        if _holds(row, config["axes"]):
+            config = _changed(config, changes, "config")
+    return ConfigDict(config)
+
+
+# Few-shot regressors where no source says how narrow they may be: 128 wide in `quick`, 16 in `tiny`.
+NARROW_REGRESSORS = {
+    "preset=quick,model=intention": {"model": dict(key_features=(128, 128))},
+    "preset=quick,model=attention": {
+        "model": dict(key_features=(128,) * 3, value_features=(128,) * 3, decoder_features=(128,) * 2, head_features=32)
+    },
+    "preset=quick,model=neural_process": {"model": dict(encoder_features=(128, 128, 16), decoder_features=(128,) * 3)},
+    "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
+    "preset=quick,model=maml": {"model": dict(features=(64,) * 4)},
+    "preset=tiny,model=intention": {"model": dict(key_features=(16, 16))},
+    "preset=tiny,model=attention": {
+        "model": dict(key_features=(16,) * 3, value_features=(16,) * 3, decoder_features=(16,) * 2, head_features=8)
+    },
+    "preset=tiny,model=neural_process": {"model": dict(encoder_features=(16,) * 3, decoder_features=(16,) * 3)},
+    "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
+    "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
+}
+
+
+def narrow_neural_processes() -> Edits:
+    """Neural processes with few latents and samples in `quick`, and narrow in `tiny`: edits, for every row of MODELS."""
+    names = "|".join(models.family("neural_process"))
+    few = dict(eval_samples=8, samples=8)
+    narrow = dict(features=16, hidden=32, num_layers=2, latent=16, num_latents=4, num_block_latents=4)
+    return {
+        f"preset=quick,model={names}": {"model?": few | dict(num_latents=8, num_block_latents=8)},
+        f"preset=tiny,model={names}": {"model?": few | narrow},
+        f"preset=tiny,model={'|'.join(floored())}": {"model": dict(hidden=16)},
     }
-    return shared | own[name]
 
 
-# Model -> the parts whose fields are its own: see neural_process.
-_NEURAL_PROCESSES = {
-    "cnp": ("pooling",),
-    "canp": ("pooling", "attention"),
-    "np": ("pooling", "latent"),
-    "anp": ("pooling", "attention", "latent"),
-    "intention_anp": ("pooling", "attention", "latent", "intention_anp"),
-    "bnp": ("pooling", "bootstrap"),
-    "banp": ("pooling", "attention", "bootstrap"),
-    "tnp_d": ("transformer", "tnp", "predictor"),
-    "tnp_a": ("transformer", "tnp", "predictor", "rollout"),
-    "tnp_nd": ("transformer", "tnp", "covariance", "tnp_covariance"),
-    "eqtnp": ("transformer", "levels"),
-    "lbanp": ("transformer", "levels", "latents"),
-    "lbanp_nd": ("transformer", "levels", "latents", "covariance", "levels_covariance"),
-    "cmanp": ("transformer", "levels", "latents", "blocks"),
-    "intention_cmanp": ("transformer", "levels", "latents", "blocks", "intention_cmanp"),
-    "cmanp_and": ("transformer", "levels", "latents", "blocks", "covariance", "levels_covariance", "autoregression"),
-}
+def floored() -> tuple[str, ...]:
+    """The neural processes whose standard deviation has a floor."""
+    rows = models.family("neural_process").items()
+    return tuple(name for name, row in rows if getattr(row.cls, "std_floor", 0) > 0)
 
 
-# What Intention changes in ANP and CMANP: the last parts of our models.
-_INTENTION = {
-    "intention_anp": dict(op="intention", self_attention=False, alpha_kind="softplus", alpha=0.1),
-    "intention_cmanp": dict(cross_op="intention", alpha_kind="softplus", alpha=0.1),
-}
+def _holds(row: str, axes: Mapping[str, str]) -> bool:
+    conditions = (part.partition("=") for part in filter(None, row.split(",")))
+    return all(axes[axis] in values.split("|") for axis, _, values in conditions)
 
 
-def neural_process(name: str, dim_y: int, parts: Mapping[str, dict]) -> dict:
-    """The model section of a neural process with `dim_y` outputs.
+def _changed(section: Mapping[str, Any], changes: Mapping[str, Any], where: str, optional: bool = False) -> dict:
+    result = dict(section)
+    for name, value in changes.items():
+        key = name.removesuffix("?")
+        if key not in result:
+            if optional:
+                continue
+            raise ValueError(unknown(f"key of {where}", key, result))
+        if isinstance(value, Mapping) and isinstance(result[key], Mapping):
+            value = _changed(result[key], value, f"{where}.{key}", optional=name.endswith("?"))
+        result[key] = value
+    return result
 
-    Args:
-      name: of the model.
-      dim_y: the number of outputs.
-      parts: part -> its fields, of all models of a config: models share parts, so that each number is written once.
-    """
-    section = dict(name=name, dim_y=dim_y)
-    for part in _NEURAL_PROCESSES[name]:
-        section |= (_INTENTION | parts)[part]
-    return section
 
-
-def _require(word: str, known: Sequence[str], what: str) -> None:
-    if word not in known:
-        close = difflib.get_close_matches(word, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown {what} {word!r}{hint} (known: {', '.join(known)})")
+def _default(cls: type, field: dataclasses.Field) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    if field.default is dataclasses.MISSING:
+        raise ValueError(f"{cls.__name__}.{field.name} has no default: the config gives it")
+    return dict(field.default) if isinstance(field.default, Mapping) else field.default

@@ -6,38 +6,59 @@
 
 encoder=conv4 is that of matching networks (Table 1), resnet12 a ResNet-12 of MetaOptNet's widths (Table 2), resnet12_512 the
 narrower one; the paper does not say which. model=intention has further axes: covariance (ls_svm is the paper's Intention,
-within_class its "QDA", qda the real one), kernel and latent, the features of e_H: 8192, or 32 with a Gaussian kernel, where
-`base`, and 16 to 128 for Figure 14. op= swaps the operator of model=attention for another of kvq_jax.ops.OPS.
+within_class its "QDA", qda the real one, ridge the operator `intention`), kernel, and latent, the features of e_H: 8192, or
+32 with a Gaussian kernel, where `base`, and 16 to 128 for Figure 14. op= swaps the operator of model=attention for another
+of kvq_jax.ops.OPERATORS.
 
 source=mini_imagenet (the default but in `tiny`) reads DATA/mini_imagenet: images/ and Ravi's train.csv, val.csv, test.csv;
 mini_imagenet_80 divides the same classes 80/10/10, as the paper did, into parts that it does not name; cifar_fs, omniglot and
 folders read folders of classes; digits are scikit-learn's, with at least three classes in each split, and 3-way episodes.
 size=28 is the paper's size, 84 everybody else's: `paper` has 84, `quick` 28.
 
-`paper` has the widths, SGD with momentum, additive weight decay and decaying rates of Appendix 5, 5-way 5-shot episodes with 15
-queries. What it leaves open: 8 episodes in a batch (MetaOptNet's), 60,000 steps and the weights of the best validation loss for
-"to convergence", no augmentation, batch norm by the episode's own statistics, as in MAML's code, whose architecture the paper
-follows (--config.encoder.statistics=running for averages), alpha 50 as in R2-D2 and MetaOptNet, 0.1 with a Gaussian kernel,
-learnt, and that kernel's width from the variance of the features. MAML's own training is Adam; the prototypes are trained like
-it. What the paper quotes for MAML is its first-order form, which is ours too (--config.model.first_order=False for the other).
-`quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and Adam with a rate that falls to 0.
+`paper` has the widths, SGD with momentum, additive weight decay and decaying rates of Appendix 5, 5-way 5-shot episodes with
+15 queries. It leaves open, and we chose: 8 episodes in a batch (MetaOptNet's); 60,000 steps and the weights of the best
+validation loss for "to convergence"; no augmentation; batch norm by the episode's own statistics, as in MAML's code, whose
+architecture the paper follows (--config.encoder.statistics=running for averages); alpha 50 as in R2-D2 and MetaOptNet, 0.1
+with a Gaussian kernel, learnt, and that kernel's width from the variance of the features. MAML's own training is Adam; the
+prototypes are trained like it. What the paper quotes for MAML is its first-order form, which is ours too
+(--config.model.first_order=False for the other). `quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and
+Adam with a rate that falls to 0, for as many steps as take two to five minutes on two CPU cores, evaluation included.
 """
 
 from ml_collections import ConfigDict
 
 from configs import common
+from kvq_jax.models import CLASSIFIERS
+from kvq_jax.nn import ENCODERS
 
 # Not MODELS: two steps of `paper` are too many for a test of every model on two CPU cores. It has a test of its own, of shapes.
 _MODELS = ("intention", "attention", "neural_process", "prototypes", "maml")
-PRESETS = ("quick", "tiny", "paper")
-ENCODERS = ("conv4", "resnet12", "resnet12_512")
-COVARIANCES = ("ls_svm", "ridge", "lda", "within_class", "qda")
+# Encoder -> its row of ENCODERS, and its widths.
+_ENCODERS = {
+    "conv4": ("conv", (64, 64, 64, 64)),
+    "resnet12": ("resnet12", (64, 160, 320, 640)),
+    "resnet12_512": ("resnet12", (64, 128, 256, 512)),
+}
+# Covariance -> the operator of Intention.
+COVARIANCES = {"ls_svm": "ls_svm", "ridge": "intention", "lda": "lda", "within_class": "within_class", "qda": "qda"}
 KERNELS = ("linear", "gaussian")
 LATENTS = ("base", "16", "32", "64", "128")
-SOURCES = ("base", "mini_imagenet", "mini_imagenet_80", "cifar_fs", "omniglot", "folders", "digits")
-SIZES = ("base", "28", "84")
-# 'own' is softmax.
-OPS = ("own", *common.OPS)
+SGD = dict(
+    momentum=0.9, weight_decay=5e-4, schedule="exponential", decay_begin=10_000, decay_steps=10_000, decay_rate=0.8
+)
+OPTIMIZERS = {
+    "intention": common.optimizer("sgd", 0.1, **SGD),
+    "attention": common.optimizer("sgd", 0.05, **SGD),
+    "neural_process": common.optimizer("sgd", 0.1, **SGD),
+    "prototypes": common.optimizer("adam", 1e-3, clip_norm=10.0),
+    "maml": common.optimizer("adam", 1e-3, clip_norm=10.0),
+}
+# What 'base' is.
+BASES = {
+    "preset=tiny": dict(source="digits", size="16"),
+    "preset=quick": dict(source="mini_imagenet", size="28"),
+    "preset=paper": dict(source="mini_imagenet", size="84"),
+}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
@@ -45,57 +66,75 @@ def get_config(arg: str | None = None) -> ConfigDict:
     axes = common.parse_axes(
         arg,
         model=_MODELS,
-        encoder=ENCODERS,
+        encoder=_ENCODERS,
         covariance=COVARIANCES,
         kernel=KERNELS,
         latent=LATENTS,
-        op=OPS,
-        source=SOURCES,
-        size=SIZES,
-        preset=PRESETS,
+        op=("own", *common.operators()),  # 'own' is softmax
+        source=("base", "mini_imagenet", "mini_imagenet_80", "cifar_fs", "omniglot", "folders", "digits"),
+        size=("base", "28", "84"),
+        preset=common.PRESETS,
     )
     _check(axes)
-    preset, conv = axes["preset"], axes["encoder"] == "conv4"
-    if axes["source"] == "base":
-        axes["source"] = "digits" if preset == "tiny" else "mini_imagenet"
-    if axes["size"] == "base":
-        axes["size"] = {"tiny": "16", "quick": "28", "paper": "84"}[preset]
-    log_every = {"tiny": 10, "quick": 50, "paper": 200}[preset]
-    return ConfigDict(
-        dict(
-            name="intention/few_shot_classification",
-            experiment="intention.few_shot_classification",
-            axes=axes,
-            task=dict(
-                way=3 if axes["source"] == "digits" else 5,
-                shot={"tiny": 2, "quick": 5, "paper": 5}[preset],
-                query={"tiny": 3, "quick": 15, "paper": 15}[preset],
-            ),
-            data=dict(source=axes["source"], size=int(axes["size"])),
-            encoder=_encoder(axes["encoder"], preset),
-            model=_model(axes, preset),
-            optimizer=_optimizer(axes["model"], preset),
-            train=dict(
-                steps={"tiny": 20, "quick": _quick_steps(axes["model"], conv), "paper": 60_000}[preset],
-                batch_size={"tiny": 2, "quick": 2 if conv else 1, "paper": 8}[preset],
-                seed=0,
-                seeds={"tiny": 2, "quick": 1, "paper": 1}[preset],
-                log_every=log_every,
-                validate_every=log_every * {"tiny": 1, "quick": 2, "paper": 5}[preset],
-                checkpoint_every=log_every * {"tiny": 1, "quick": 4, "paper": 5}[preset],
-                placement="single",
-                select="best",
-            ),
-            evaluation=dict(
-                seed=1000,
-                validation_batches={"tiny": 1, "quick": 16 if conv else 32, "paper": 64}[preset],
-                untrained=False,
-                tasks={"tiny": 10, "quick": 1000, "paper": 1000}[preset],
-                batch_size={"tiny": 5, "quick": 2, "paper": 8}[preset],
-                example_tasks=1,
-            ),
-        )
+    axes = common.resolved(axes, BASES)
+    encoder, features = _ENCODERS[axes["encoder"]]
+    config = dict(
+        name="intention/few_shot_classification",
+        experiment="intention.few_shot_classification",
+        axes=axes,
+        task=dict(way=5, shot=5, query=15),
+        data=dict(source=axes["source"], size=int(axes["size"])),
+        encoder=dict(name=encoder) | common.section(ENCODERS[encoder], features=features),
+        model=common.model(axes["model"], "encoder", table=CLASSIFIERS),
+        optimizer=OPTIMIZERS[axes["model"]],
+        train=common.train(60_000, 8, log_every=200, validate_every=1000, checkpoint_every=1000, select="best"),
+        evaluation=dict(seed=1000, validation_batches=64, untrained=False, tasks=1000, batch_size=8, example_tasks=1),
     )
+    swapped = {} if axes["op"] == "own" else {"": {"model": dict(op=common.op(axes["op"], alpha=1.0))}}
+    return common.edited(config, AXES, EDITS, FIGURE14, swapped)
+
+
+AXES = {
+    "model=maml": {"model": dict(first_order=True)},
+    "model=intention,kernel=gaussian": {"model": dict(latent=32, kernel="gaussian", op=dict(alpha=0.1))},
+    "source=digits": {"task": dict(way=3)},
+    **{f"model=intention,covariance={name}": {"model": dict(op=dict(name=op))} for name, op in COVARIANCES.items()},
+}
+FIGURE14 = {f"latent={latent}": {"model": dict(latent=int(latent))} for latent in LATENTS[1:]}
+EDITS = {
+    "preset=quick|tiny": {"optimizer": common.optimizer("adam", 1e-3, schedule="cosine", clip_norm=1.0)},
+    "preset=quick": {
+        "train": dict(steps=2000, batch_size=2, log_every=50, validate_every=100, checkpoint_every=200),
+        "evaluation": dict(validation_batches=16, batch_size=2),
+    },
+    "preset=quick,model=maml": {"model": dict(test_steps=5), "train": dict(steps=1600)},
+    "preset=quick,encoder=conv4": {"encoder": dict(features=(32,) * 4)},
+    "preset=quick,encoder=resnet12|resnet12_512": {
+        "train": dict(steps=800, batch_size=1),
+        "evaluation": dict(validation_batches=32),
+    },
+    "preset=quick,encoder=resnet12": {"encoder": dict(features=(16, 40, 80, 160))},
+    "preset=quick,encoder=resnet12_512": {"encoder": dict(features=(16, 32, 64, 128))},
+    "preset=quick,model=intention,kernel=linear": {"model": dict(latent=2048)},
+    "preset=quick,model=attention": {
+        "model": dict(latent=128, value_features=(128,) * 4, decoder_features=(128,) * 3, head_features=128)
+    },
+    "preset=quick,model=neural_process": {"model": dict(latent=512, decoder_features=(256,))},
+    "preset=tiny": {
+        "task": dict(shot=2, query=3),
+        "train": dict(steps=20, batch_size=2, seeds=2, log_every=10, validate_every=10, checkpoint_every=10),
+        "evaluation": dict(validation_batches=1, tasks=10, batch_size=5),
+    },
+    "preset=tiny,encoder=conv4": {"encoder": dict(features=(8,) * 4)},
+    "preset=tiny,encoder=resnet12": {"encoder": dict(features=(4, 10, 20, 40))},
+    "preset=tiny,encoder=resnet12_512": {"encoder": dict(features=(4, 8, 16, 32))},
+    "preset=tiny,model=intention,kernel=linear": {"model": dict(latent=32)},
+    "preset=tiny,model=attention": {
+        "model": dict(latent=16, value_features=(16,) * 4, decoder_features=(16,) * 3, head_features=16)
+    },
+    "preset=tiny,model=neural_process": {"model": dict(latent=64, decoder_features=(32,))},
+    "preset=tiny,model=maml": {"model": dict(inner_steps=2, test_steps=2)},
+}
 
 
 def sweep() -> list[dict[str, str]]:
@@ -113,80 +152,7 @@ def figure14() -> list[dict[str, str]]:
 def _check(axes: dict[str, str]) -> None:
     """Raises ValueError for an axis that the model does not have."""
     owners = {"covariance": "intention", "kernel": "intention", "latent": "intention", "op": "attention"}
-    usual = {"covariance": COVARIANCES[0], "kernel": KERNELS[0], "latent": LATENTS[0], "op": OPS[0]}
+    usual = {"covariance": "ls_svm", "kernel": "linear", "latent": "base", "op": "own"}
     for axis, owner in owners.items():
         if axes["model"] != owner and axes[axis] != usual[axis]:
             raise ValueError(f"{axis}={axes[axis]} is for model={owner}, not for model={axes['model']}")
-
-
-def _encoder(name: str, preset: str) -> dict:
-    """The encoder section."""
-    if name == "conv4":
-        return dict(
-            name="conv", features=({"tiny": 8, "quick": 32, "paper": 64}[preset],) * 4, statistics="transductive"
-        )
-    widths = {"resnet12": (64, 160, 320, 640), "resnet12_512": (64, 128, 256, 512)}[name]
-    shrink = {"tiny": 16, "quick": 4, "paper": 1}[preset]
-    features = tuple(width // shrink for width in widths)
-    return dict(name="resnet12", features=features, statistics="transductive", pool=False, drop_rate=0.0, drop_size=5)
-
-
-def _model(axes: dict[str, str], preset: str) -> dict:
-    """The model section: the sizes of Appendix 5, or smaller ones."""
-    name, linear = axes["model"], axes["kernel"] == "linear"
-    base = {"tiny": 32, "quick": 2048, "paper": 8192}[preset] if linear else 32
-    width = {"tiny": 16, "quick": 128, "paper": 512}[preset]
-    op = "softmax" if axes["op"] == "own" else axes["op"]
-    own = {
-        "intention": dict(
-            latent=base if axes["latent"] == "base" else int(axes["latent"]),
-            covariance=axes["covariance"],
-            kernel=axes["kernel"],
-            gamma="variance",
-            alpha=50.0 if linear else 0.1,
-            alpha_kind="softplus",
-        ),
-        "attention": dict(
-            latent=width,
-            value_features=(width,) * 4,
-            decoder_features=(width,) * 3,
-            op=op,
-            num_heads=5,
-            head_features=width,
-            scaling="head",
-            **common.ridge(op, 1.0),
-        ),
-        "neural_process": dict(latent=4 * width, decoder_features=(2 * width,)),
-        "prototypes": {},
-        "maml": dict(
-            inner_steps={"tiny": 2, "quick": 5, "paper": 5}[preset],
-            test_steps={"tiny": 2, "quick": 5, "paper": 10}[preset],
-            inner_rate=0.05,
-            first_order=True,
-        ),
-    }[name]
-    return dict(name=name) | own
-
-
-def _optimizer(model: str, preset: str) -> dict:
-    if preset != "paper":
-        return common.optimizer("adam", 1e-3, schedule="cosine", clip_norm=1.0)
-    if model in ("prototypes", "maml"):
-        return common.optimizer("adam", 1e-3, clip_norm=10.0)
-    return common.optimizer(
-        "sgd",
-        0.05 if model == "attention" else 0.1,
-        momentum=0.9,
-        weight_decay=5e-4,
-        schedule="exponential",
-        decay_begin=10_000,
-        decay_steps=10_000,
-        decay_rate=0.8,
-    )
-
-
-def _quick_steps(model: str, conv: bool) -> int:
-    """As many as take two to five minutes on two CPU cores, evaluation included."""
-    if not conv:
-        return 800
-    return 1600 if model == "maml" else 2000

@@ -7,15 +7,17 @@
 cloud=rabbit is a drawn rabbit, cloud=bunny the Stanford bunny in DATA/bunny/stanford-bunny.obj (or .obj.gz), seen along z;
 any other .obj, .ply or .npy file by --config.evaluation.cloud=PATH. dimension=3 has rotations of space.
 
-form=paper (the default of `paper`) has the models of Appendix 7: Intention and attention have encoders of keys and of values
-that see pairs (k, v), one of queries, and a decoder. form=regression (the default else, and MAML's, which the paper does
-not have here) has the few-shot regressors: keys and queries share e_K, the values enter Intention as they are, and nothing
-decodes its output, which suits an affine task. The neural process and the MLP are the same in both, with a row for each query;
-the paper's MLP takes all five at once. `paper` has the widths and rates of Appendix 7 in either form. The paper says nothing of
-distributions, batch or steps: points, queries and translations are N(0, I), scales U(0.5, 2), noise N(0, 0.01^2 I), batches of
-64, 100k steps; alpha starts at 0.1 and is learnt, gradients are clipped at norm 1. `quick` has narrower networks, fewer steps
-and a larger rate that falls to 0, and takes 6 to 43 seconds a model on two CPU cores; there Intention as a regressor ends
-within twice the error of affine least squares.
+form=paper (the default of `paper`) has the models of Appendix 7: Intention and attention have encoders of keys and of
+values that see pairs (k, v), one of queries, and a decoder. form=regression (the default else, and MAML's, which the paper
+does not have here) has the few-shot regressors: keys and queries share e_K, the values enter Intention as they are, and
+nothing decodes its output, which suits an affine task. The neural process and the MLP are the same in both, with a row for
+each query; the paper's MLP takes all five at once. `paper` has the widths and rates of Appendix 7 in either form.
+
+The paper gives no distributions, batch or steps. Ours: points, queries and translations are N(0, I), scales U(0.5, 2),
+noise N(0, 0.01^2 I), batches of 64, 100k steps; alpha starts at 0.1 and is learnt; gradients are clipped at norm 1.
+
+`quick` has narrower networks, fewer steps and a larger rate that falls to 0, and takes 6 to 43 seconds a model on two CPU
+cores. There Intention as a regressor ends within twice the error of affine least squares.
 """
 
 from ml_collections import ConfigDict
@@ -23,101 +25,113 @@ from ml_collections import ConfigDict
 from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
-PRESETS = ("quick", "tiny", "paper")
-FORMS = ("base", "regression", "paper")
 CLOUDS = {"rabbit": "rabbit", "bunny": "bunny/stanford-bunny.obj"}
-DIMENSIONS = ("2", "3")
+WIDE = (256, 256)
+NEURAL_PROCESS = dict(name="neural_process", encoder_features=WIDE, decoder_features=WIDE)
+MLP = dict(name="mlp", features=(256, 256, 256))
+# Form -> model -> its row of MODELS, and the layers of Appendix 7.
+MODELS_OF_FORM = {
+    "paper": {
+        "intention": dict(name="pair"),
+        "attention": dict(
+            name="pair",
+            key_features=WIDE,
+            value_features=WIDE,
+            query_features=WIDE,
+            decoder_features=WIDE,
+            op="softmax",
+            num_heads=5,
+            head_features=128,
+            scaling="head",
+        ),
+        "neural_process": NEURAL_PROCESS,
+        "mlp": MLP,
+    },
+    "regression": {
+        "intention": dict(name="intention", key_features=(128, 128)),
+        "attention": dict(name="attention", key_features=WIDE, value_features=WIDE, decoder_features=WIDE),
+        "neural_process": NEURAL_PROCESS,
+        "mlp": MLP,
+        "maml": dict(name="maml", inner_rate=0.01),
+    },
+}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, cloud, dimension, form."""
-    axes = common.parse_axes(arg, model=MODELS, preset=PRESETS, cloud=tuple(CLOUDS), dimension=DIMENSIONS, form=FORMS)
-    form, preset = common.take_form(axes), axes["preset"]
-    steps = {"tiny": 40, "quick": 4000, "paper": 100_000}[preset]
-    log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
-    rate = dict(learning_rate=3e-4) if preset == "paper" else dict(learning_rate=1e-3, schedule="cosine")
-    return ConfigDict(
-        dict(
-            name="intention/kabsch",
-            experiment="intention.kabsch",
-            axes=axes,
-            task=dict(
-                dimension=int(axes["dimension"]),
-                pairs=5,
-                queries=5,
-                point_std=1.0,
-                angle=(0.0, 6.283185307179586),
-                scale=(0.5, 2.0),
-                translation_std=1.0,
-                noise_std=0.01,
-            ),
-            model={"regression": _regression, "paper": _as_printed}[form](axes["model"], preset),
-            optimizer=common.optimizer("adam", **rate, clip_norm=1.0),
-            train=dict(
-                steps=steps,
-                batch_size=64,
-                seed=0,
-                seeds={"tiny": 2, "quick": 1, "paper": 5}[preset],
-                log_every=log_every,
-                validate_every=log_every * {"tiny": 2, "quick": 2, "paper": 4}[preset],
-                checkpoint_every=log_every * {"tiny": 1, "quick": 10, "paper": 10}[preset],
-                placement="single",
-                select="last",
-            ),
-            evaluation=dict(
-                seed=1000,
-                validation_batches={"tiny": 1, "quick": 8, "paper": 32}[preset],
-                untrained=False,
-                tasks={"tiny": 20, "quick": 10_000, "paper": 10_000}[preset],
-                batch_size=100,
-                example_tasks=4,
-                cloud=CLOUDS[axes["cloud"]],
-                cloud_points=1500,
-            ),
-        )
+    axes = common.parse_axes(
+        arg,
+        model=MODELS,
+        preset=common.PRESETS,
+        cloud=CLOUDS,
+        dimension=("2", "3"),
+        form=("base", "regression", "paper"),
     )
+    form = common.take_form(axes)
+    config = dict(
+        name="intention/kabsch",
+        experiment="intention.kabsch",
+        axes=axes,
+        task=dict(
+            dimension=int(axes["dimension"]),
+            pairs=5,
+            queries=5,
+            point_std=1.0,
+            angle=(0.0, 6.283185307179586),
+            scale=(0.5, 2.0),
+            translation_std=1.0,
+            noise_std=0.01,
+        ),
+        model=common.model(**MODELS_OF_FORM[form][axes["model"]]),
+        optimizer=common.optimizer("adam", 3e-4, clip_norm=1.0),
+        train=common.train(100_000, 64, seeds=5, log_every=500, validate_every=2000, checkpoint_every=5000),
+        evaluation=dict(
+            seed=1000,
+            validation_batches=32,
+            untrained=False,
+            tasks=10_000,
+            batch_size=100,
+            example_tasks=4,
+            cloud=CLOUDS[axes["cloud"]],
+            cloud_points=1500,
+        ),
+    )
+    return common.edited(config, EDITS, SIZES[form])
+
+
+EDITS = {
+    "preset=quick|tiny": {"optimizer": dict(learning_rate=1e-3, schedule="cosine")},
+    "preset=quick": {
+        "train": dict(steps=4000, seeds=1, log_every=100, validate_every=200, checkpoint_every=1000),
+        "evaluation": dict(validation_batches=8),
+    },
+    "preset=tiny": {
+        "train": dict(steps=40, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
+        "evaluation": dict(validation_batches=1, tasks=20),
+    },
+}
+
+
+def _pair(width: int) -> dict[str, tuple]:
+    names = ("key_features", "value_features", "query_features", "decoder_features")
+    return dict.fromkeys(names, (width, width))
+
+
+SIZES = {
+    "paper": {  # a half, and a sixteenth
+        "preset=quick,model=intention": {"model": _pair(64)},
+        "preset=quick,model=attention": {"model": _pair(128) | dict(head_features=64)},
+        "preset=quick,model=neural_process": {"model": dict(encoder_features=(128,) * 2, decoder_features=(128,) * 2)},
+        "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
+        "preset=tiny,model=intention": {"model": _pair(8)},
+        "preset=tiny,model=attention": {"model": _pair(16) | dict(head_features=8)},
+        "preset=tiny,model=neural_process": {"model": dict(encoder_features=(16,) * 2, decoder_features=(16,) * 2)},
+        "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
+    },
+    "regression": common.NARROW_REGRESSORS,
+}
 
 
 def sweep() -> list[dict[str, str]]:
     """The curves of Figure 10 and the clouds of Figure 11."""
     return [{"model": model} for model in MODELS]
-
-
-def _as_printed(name: str, preset: str) -> dict:
-    """The model section in the paper's form: the sizes of Appendix 7, or a fraction of them."""
-    width = (128 if name == "intention" else 256) // {"tiny": 16, "quick": 2, "paper": 1}[preset]
-    layers = (width, width)
-    coded = dict(key_features=layers, value_features=layers, query_features=layers, decoder_features=layers)
-    own = {
-        "intention": coded | dict(op="intention", num_heads=0, head_features=0, scaling="none", alpha=0.1),
-        "attention": coded | dict(op="softmax", num_heads=5, head_features=width // 2, scaling="head", alpha=1e-3),
-        "neural_process": dict(
-            encoder_features=layers, decoder_features=layers, activate_final=False, fourier_levels=0
-        ),
-        "mlp": dict(features=(width, width, width), fourier_levels=0),
-    }
-    ridge = dict(alpha_kind="softplus") if name in ("intention", "attention") else {}
-    return dict(form="paper", name=name, kernel_init="lecun_normal", bias_init="fan_in_uniform") | ridge | own[name]
-
-
-def _regression(name: str, preset: str) -> dict:
-    """The model section of a few-shot regressor: Appendix 7's widths, or narrower networks."""
-    width = {"tiny": 16, "quick": 64 if name == "maml" else 128, "paper": 128}[preset]
-    section = common.few_shot_regressor(
-        name,
-        width=width,
-        head_features={"tiny": 8, "quick": 32, "paper": 128}[preset],
-        weight_features=(),
-        inner_rate=0.01,
-        fourier_levels=0,
-    )
-    if preset != "paper":
-        return section | ({"key_features": (width, width)} if name == "intention" else {})
-    layers = {
-        "intention": dict(key_features=(128, 128)),
-        "attention": dict(key_features=(256, 256), value_features=(256, 256), decoder_features=(256, 256)),
-        "neural_process": dict(encoder_features=(256, 256), decoder_features=(256, 256)),
-        "mlp": dict(features=(256, 256, 256)),
-        "maml": {},
-    }
-    return section | layers[name]

@@ -22,70 +22,82 @@ from ml_collections import ConfigDict
 from configs import common
 
 _MODELS = ("cmanp", "cmanp_and")
-PRESETS = ("quick", "tiny", "paper")
-STUDIES = {"sizes": 5000, "blocks": 25_000}  # the steps of `quick`
 SIZES = ("base", "1", "2", "8", "32")
 WIDTHS = ("base", "16", "32")
-# The base (latents and block latents, width) of a preset.
-_BASES = {"tiny": (4, 16), "quick": (8, 64), "paper": (128, 64)}
+# What 'base' is.
+BASES = {
+    "preset=paper": dict(latents="128", block_latents="128", width="64"),
+    "preset=quick": dict(latents="8", block_latents="8", width="64"),
+    "preset=tiny": dict(latents="4", block_latents="4", width="16"),
+}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, study, latents, block_latents, width, preset. In it, `base` is a number."""
     axes = common.parse_axes(
-        arg, model=_MODELS, study=tuple(STUDIES), latents=SIZES, block_latents=SIZES, width=WIDTHS, preset=PRESETS
+        arg,
+        model=_MODELS,
+        study=("sizes", "blocks"),
+        latents=SIZES,
+        block_latents=SIZES,
+        width=WIDTHS,
+        preset=common.PRESETS,
     )
-    preset, blocks = axes["preset"], axes["model"] == "cmanp_and"
-    size, width = map(str, _BASES[preset])
-    axes |= {
-        axis: base for axis, base in dict(latents=size, block_latents=size, width=width).items() if axes[axis] == "base"
-    }
-    log_every = {"tiny": 10, "quick": 100, "paper": 500}[preset]
-    return ConfigDict(
-        dict(
-            name="neural_processes/analyses",
-            experiment="neural_processes.analyses",
-            axes=axes,
-            task=dict(
-                kernel="rbf",
-                length_scale=(0.1, 0.6),
-                scale=(0.1, 1.0),
-                period=(0.1, 0.5),
-                noise=0.02,
-                t_scale=(0.0, 0.0),
-                t_freedom=2.1,
-                position=(-2.0, 2.0),
-                min_context=3,
-                max_context=46,
-                min_targets=3,
-                max_points=49,
-            ),
-            model=common.neural_process(axes["model"], 1, _parts(axes, tiny=preset == "tiny")),
-            optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
-            train=dict(
-                steps={"tiny": 20, "quick": STUDIES[axes["study"]], "paper": 100_000}[preset],
-                batch_size=16,
-                seed=0,
-                seeds={"tiny": 2, "quick": 1, "paper": 5}[preset],
-                log_every=log_every,
-                validate_every={"tiny": 20, "quick": 500, "paper": 5000}[preset],
-                checkpoint_every={"tiny": 20, "quick": 500, "paper": 5000}[preset],
-                placement="single",
-                select="last",
-            ),
-            evaluation=dict(
-                seed=1000,
-                validation_batches={"tiny": 1, "quick": 8, "paper": 32}[preset],
-                untrained=False,
-                kernels=("rbf", "matern"),
-                tasks={"tiny": 8, "quick": 500, "paper": 48_000}[preset],
-                batch_size={"tiny": 4, "quick": 8, "paper": 16}[preset],
-                block_sizes=(1, 5, 10, 25, 46) if blocks else (),
-                example_counts=(15,),
-                example_points=200,
-            ),
-        )
+    axes = common.resolved(axes, BASES)
+    config = dict(
+        name="neural_processes/analyses",
+        experiment="neural_processes.analyses",
+        axes=axes,
+        task=dict(
+            kernel="rbf",
+            length_scale=(0.1, 0.6),
+            scale=(0.1, 1.0),
+            period=(0.1, 0.5),
+            noise=0.02,
+            t_scale=(0.0, 0.0),
+            t_freedom=2.1,
+            position=(-2.0, 2.0),
+            min_context=3,
+            max_context=46,
+            min_targets=3,
+            max_points=49,
+        ),
+        model=common.model(
+            axes["model"],
+            features=int(axes["width"]),
+            num_latents=int(axes["latents"]),
+            num_block_latents=int(axes["block_latents"]),
+        ),
+        optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
+        train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
+        evaluation=dict(
+            seed=1000,
+            validation_batches=32,
+            untrained=False,
+            kernels=("rbf", "matern"),
+            tasks=48_000,
+            batch_size=16,
+            block_sizes=(),
+            example_counts=(15,),
+            example_points=200,
+        ),
     )
+    return common.edited(config, EDITS)
+
+
+EDITS = {
+    "model=cmanp_and": {"evaluation": dict(block_sizes=(1, 5, 10, 25, 46))},
+    "preset=quick": {
+        "train": dict(steps=5000, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
+        "evaluation": dict(validation_batches=8, tasks=500, batch_size=8),
+    },
+    "preset=quick,study=blocks": {"train": dict(steps=25_000)},
+    "preset=tiny": {
+        "model": dict(hidden=32, num_layers=2),
+        "train": dict(steps=20, seeds=2, log_every=10, validate_every=20, checkpoint_every=20),
+        "evaluation": dict(validation_batches=1, tasks=8, batch_size=4),
+    },
+}
 
 
 def sweep() -> list[dict[str, str]]:
@@ -99,28 +111,3 @@ def sweep() -> list[dict[str, str]]:
         *({"latents": size} for size in sizes),
         *({"width": width} for width in widths),
     ]
-
-
-def _parts(axes: dict[str, str], tiny: bool) -> dict[str, dict]:
-    """The fields of both models, by part; `tiny` has fewer and narrower layers."""
-    return {
-        "transformer": dict(
-            features=int(axes["width"]),
-            embed_depth=4,
-            hidden=32 if tiny else 128,
-            num_heads=4,
-            num_layers=2 if tiny else 6,
-            copy_layers=True,
-            op="softmax",
-            alpha_kind=None,
-            alpha=0.1,
-        ),
-        "levels": dict(residual="normalized", std_map="exp", std_floor=0.0),
-        "latents": dict(num_latents=int(axes["latents"])),
-        "blocks": dict(num_block_latents=int(axes["block_latents"]), cross_op=None),
-        "covariance": dict(
-            std_layers=2, rank=20, projector_depth=4, diagonal_depth=4, covariance="cholesky", bound=False, jitter=0.0
-        ),
-        "levels_covariance": dict(unused_predictor=True),
-        "autoregression": dict(block_size=5),
-    }
