@@ -1,7 +1,7 @@
 """Where the images of classes lie: one function for each layout of folders and lists, and the table of sources.
 
-A function takes the folder of a data set and returns split -> name of a class -> its images. A bad folder or list raises
-a DataError of one line; the images themselves are not opened here.
+A function takes the folder of a data set and returns split -> name of a class -> its images. A bad folder or list
+raises a DataError of one line; the images themselves are not opened here.
 """
 
 import csv

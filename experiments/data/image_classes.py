@@ -51,8 +51,8 @@ def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageC
 
     data_dir  the folder of the data, or the one above it (digits: not used)
     least     how many images every class must have
-    Raises DataError, one line, for an unknown source; for a folder, list or image that is missing or damaged; for a split
-    without classes, a class with fewer than `least` images, and a class that is in two splits.
+    Raises DataError, one line, for an unknown source; for a folder, list or image that is missing or damaged; for a
+    split without classes, a class with fewer than `least` images, and a class that is in two splits.
     """
     if source not in SOURCES:
         raise DataError(unknown("source of image classes", source, SOURCES))

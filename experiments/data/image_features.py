@@ -76,7 +76,7 @@ def write(path: Path, made: ImageFeatures, data: DataSet) -> None:
 
 
 def read(path: Path, data: DataSet) -> ImageFeatures:
-    """The features of `data` from the file `path`. Raises DataError where it is missing, damaged, or of other images."""
+    """The features of `data` in the file `path`. Raises DataError where it is missing, damaged, or of other images."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)

@@ -28,7 +28,7 @@ _SHOWN = 3  # problems in one message
 def import_resnet(tensors: Mapping[str, np.ndarray]) -> tuple[ResNet, Variables]:
     """A ResNet of basic blocks with `tensors` (torchvision's name -> array) as its variables, each used exactly once.
 
-    The numbers of stages, blocks, channels and classes follow from names and shapes. Only num_batches_tracked is ignored.
+    The numbers of stages, blocks, channels and classes follow from names and shapes; num_batches_tracked is ignored.
 
     Raises:
       UserError: tensors that have no place, are missing or differ in shape from what the others imply; names them.

@@ -39,4 +39,4 @@ def _tfds(name, data_dir):
 
 
 # From the name of a source to function(name, data_dir) -> DataSet.
-SOURCES = {"digits": _digits, "archive": _archive, "tfds": _tfds}
+SOURCES = {"archive": _archive, "digits": _digits, "tfds": _tfds}

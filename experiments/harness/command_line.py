@@ -23,8 +23,8 @@ _HELP = {"--help", "-h"}
 def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:
     """Runs command(argv). A failure that the user can mend becomes one line on stderr; returns the exit code.
 
-    With --help or -h it prints the docstring of the command's module, its flags and, if a config is given, every knob of
-    that config.
+    With --help or -h it prints the docstring of the command's module, its flags and, if a config is given, every knob
+    of that config.
 
     Args:
       command: what to run.

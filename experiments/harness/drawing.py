@@ -35,7 +35,7 @@ def new_figure(
 
 
 def hide_after(shown: int, axes: list[list[Axes]]) -> None:
-    """Hides the panels after the first `shown`; the last one left in a column gets the tick labels of a shared x axis."""
+    """Hides the panels after the first `shown`; the last left in a column gets the tick labels of a shared x axis."""
     columns = len(axes[0])
     for number, axis in enumerate(axis for line in axes for axis in line):
         axis.set_visible(number < shown)

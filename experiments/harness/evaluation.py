@@ -21,7 +21,7 @@ class TaskEvaluation:
 
 
 def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
-    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` at a time are in memory."""
+    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` are in memory at once."""
     return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
 
 

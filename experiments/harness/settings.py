@@ -11,6 +11,7 @@ from typing import Any
 
 from flax import linen as nn
 from flax.core import FrozenDict
+from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
 from kvq_jax.names import unknown
@@ -98,7 +99,7 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
 
 def _frozen(value: Any) -> Any:
     """`value` with tuples for lists and FrozenDicts for mappings, at any depth: a field of a module is hashable."""
-    if isinstance(value, Mapping):
+    if isinstance(value, (Mapping, ConfigDict)):
         return FrozenDict({key: _frozen(entry) for key, entry in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
 

@@ -70,7 +70,7 @@ def load_model(folder: str | Path, models: Mapping[str, Any]) -> tuple[Any, dict
 
 
 def fit(params: PyTree, expected: PyTree) -> PyTree:
-    """`params` with the dtypes of `expected` (arrays or shapes). Raises UserError, which names the differing parameter."""
+    """`params` with the dtypes of `expected` (arrays or shapes). Raises UserError for a parameter that differs."""
     given, wanted = _flat(params), _flat(expected)
     for name in sorted(given.keys() | wanted.keys()):
         shapes = [tuple(tree[name].shape) if name in tree else None for tree in (given, wanted)]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.harness.evaluation import over_tasks, summarise
+from experiments.harness.evaluation import over_tasks, single, summarise
 
 
 def test_standard_error_is_over_tasks_averaged_over_seeds():
@@ -19,6 +19,11 @@ def test_standard_error_is_over_tasks_averaged_over_seeds():
 
 def test_one_task_has_no_error():
     assert summarise({"mse": jnp.array([[2.0]])})["mse"]["sem"] == 0.0
+
+
+def test_a_single_number_has_no_error():
+    assert single(2) == {"mean": 2.0, "sem": 0.0, "median": 2.0, "n": 1, "seeds": [2.0]}
+    assert single(float("inf"))["mean"] is None
 
 
 def test_a_number_that_is_not_finite_is_none():

@@ -78,6 +78,13 @@ def test_folders_are_searched_in_order(tmp_path):
     ]
 
 
+def test_older_results_tell_neither_overrides_nor_code():
+    old = result()
+    assert (old.overrides, old.code, old.axes) == ({}, None, {"preset": "quick"})
+    new = Result(Path("b"), old.content | {"overrides": {"train.steps": 20}, "code": "ab"})
+    assert (new.overrides, new.code) == ({"train.steps": 20}, "ab")
+
+
 def test_facts_join_what_differs():
     assert facts([result(), result(n=20, seeds=3)], "mse") == {"preset": "quick", "seeds": "1 or 3", "n": "10 or 20"}
 

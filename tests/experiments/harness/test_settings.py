@@ -1,12 +1,17 @@
 """Every key of a config section is accounted for."""
 
+import collections
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from flax import linen as nn
+from flax.core import FrozenDict
+from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
-from experiments.harness.settings import build, check_sections, choose
+from experiments.harness.settings import build, build_named, check_sections, choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +31,10 @@ GOOD = dict(name="a", rate=0.5, steps=3, sizes=(1, 2))
 
 class Layer(nn.Module):
     width: int = 3
+
+
+class Block(nn.Module):
+    op: str | Mapping[str, Any] | Callable = "softmax"
 
 
 def test_builds_what_the_section_says():
@@ -48,6 +57,29 @@ def test_builds_what_the_section_says():
 def test_refuses(section, message):
     with pytest.raises(ConfigError, match=message):
         build(Example, section, "config.example")
+
+
+def test_a_default_fills_nothing():
+    with pytest.raises(ConfigError, match="config.layer.width: missing key"):
+        build(Layer, {}, "config.layer")
+
+
+def test_an_operator_is_a_name_or_a_section():
+    section = ConfigDict({"op": {"name": "nystroem_intention", "landmarks": [1, 2], "more": {"a": 1}}})
+    block = build(Block, section, "config.block")
+    assert block.op == FrozenDict(name="nystroem_intention", landmarks=(1, 2), more=FrozenDict(a=1))
+    assert hash(block) == hash(build(Block, section, "config.block"))
+    assert build(Block, {"op": "linear"}, "config.block").op == "linear"
+    with pytest.raises(ConfigError, match="config.block.op: expected a name, or a section"):
+        build(Block, {"op": 3}, "config.block")
+
+
+def test_a_named_section_is_of_a_class_or_of_a_row_with_one():
+    row = collections.namedtuple("Row", "cls label")(Layer, "The layer")
+    for table in ({"layer": Layer}, {"layer": row}):
+        assert build_named(table, {"name": "layer", "width": 5}, "config.layer") == Layer(5)
+    with pytest.raises(ConfigError, match=r"unknown config.layer.name 'later': did you mean 'layer'\?"):
+        build_named({"layer": row}, {"name": "later"}, "config.layer")
 
 
 def test_fields_of_flax_are_not_settings():

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.harness.errors import ConfigError
 from experiments.harness.placement import build_placement
-from experiments.harness.prng import key_of
+from experiments.harness.prng import PURPOSES, key_of
 from experiments.harness.step import make_init, make_program, make_step, sample_batch
 
 OPTIMIZER = optax.sgd(0.1)
@@ -110,8 +110,22 @@ def test_indivisible_sizes_are_refused_with_the_numbers():
         build_placement("singel", seeds=1, batch_size=8)
 
 
-def test_streams_differ_by_seed_purpose_and_step():
-    keys = [
-        key_of(seed, purpose, step) for seed in (0, 1) for purpose in ("init", "train", "evaluate") for step in (0, 1)
-    ]
-    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
+def test_every_step_of_every_seed_has_its_own_batch(line):
+    """Ten steps of two seeds draw twenty different batches, none of which is a validation batch or a test task."""
+    step, seen = jax.jit(make_step(line, optax.sgd(0.0), 16)), []
+    for seed in (0, 1):
+        state = make_init(line, optax.sgd(0.0))(jnp.uint32(seed))
+        for _ in range(10):
+            state, metrics = step(state, line.data["train"])
+            seen.append(float(metrics["largest"]))  # the largest |x| of the batch
+    for purpose in ("validate", "evaluate"):
+        sample_key, _ = jax.random.split(key_of(0, purpose))
+        seen.append(float(jnp.abs(sample_batch(line, sample_key, line.data["train"], 16)[0]).max()))
+    assert len(set(seen)) == len(seen) == 22
+
+
+def test_keys_differ_by_seed_purpose_and_step():
+    keys = [key_of(seed, purpose, step) for seed in range(3) for purpose in PURPOSES for step in range(50)]
+    assert len(PURPOSES) == 5 and len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
+    with pytest.raises(ValueError):
+        key_of(0, "guess")
