@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 def operators(results: Sequence[Result]) -> Table | None:
-    """Every operator but those of labels, by experiment: real data before any other, one preset. None without results."""
+    """Every operator but those of labels, by experiment: real data first, one preset. None without results."""
     found = comparable(results, "kvq/operators", _place, data=lambda result: result.axes["data"] != "real")
     if not found:
         return None

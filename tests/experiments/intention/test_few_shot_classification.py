@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from configs.intention import few_shot_classification as config_file
+from experiments import catalogue
 from experiments.data.image_classes import SPLITS, ImageClasses, Split
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.results import Result
 from experiments.harness.step import make_init, make_step
-from experiments.intention import few_shot_classification
-from experiments.intention import few_shot_classification_tables as tables
-from experiments.intention.episodes import Episodes, Images
-from experiments.intention.few_shot_classification import accuracy
-from experiments.intention.figures import FIGURES
-from experiments.intention.tables import TABLES
+from experiments.intention.few_shot_classification import experiment as few_shot_classification
+from experiments.intention.few_shot_classification import tables
+from experiments.intention.few_shot_classification.experiment import accuracy
+from experiments.intention.few_shot_classification.figures import figure14
+from experiments.tasks.episodes import Episodes, Images
 from scripts import sweep
 
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
@@ -128,7 +128,7 @@ HEADS = {
 
 @pytest.mark.parametrize("model, encoder", HEADS)
 def test_a_step_of_the_paper_preset_at_full_width_fits_together(model, encoder, monkeypatch):
-    """Shapes and numbers of parameters: eight episodes of 100 images of 84 x 84 pixels are more than a test should compute."""
+    """Shapes and numbers of parameters: eight episodes of 100 images of 84 x 84 pixels are too many to compute."""
     monkeypatch.setattr(few_shot_classification, "_load", noise)
     experiment, config = build(f"model={model},encoder={encoder},preset=paper")
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
@@ -167,7 +167,7 @@ def test_axes_belong_to_models():
 def run(tmp_path_factory):
     config = config_file.get_config("preset=tiny")
     config.update_from_flattened_dict(ONE_BLOCK)
-    return launch(config, tmp_path_factory.mktemp("run"), Options(), Console(quiet=True))
+    return launch(config, tmp_path_factory.mktemp("run"), Options(), Console(quiet=True), catalogue.show)
 
 
 def test_a_tiny_run_learns_digits_it_has_not_seen(run):
@@ -185,15 +185,18 @@ def renamed(run, features=None, first_order=True, **axes):
     return Result(run.folder, run.content | {"config": config, "axes": config["axes"]})
 
 
+table1, table2 = (tables.TABLES[f"intention/{number}"] for number in ("table1", "table2"))
+
+
 def test_tables_show_ours_beside_the_papers_and_what_is_missing(run):
-    rows = dict(TABLES["table1"]([run, renamed(run, encoder="resnet12", kernel="gaussian")]).rows)
+    rows = dict(table1([run, renamed(run, encoder="resnet12", kernel="gaussian")]).rows)
     ours = rows["Intention"][0]
     assert ours.mean == 100 * run.metrics["trained/accuracy"]["mean"]
     assert ours.error == pytest.approx(1.96 * 100 * run.metrics["trained/accuracy"]["sem"])
     assert rows["Intention"][1].text() == "67.30 ± 0.51" and rows["Intention"][2] == f"{run.content['best_step']} of 20"
     assert rows["MAML"][0].mean is None and "MAML, second order" not in rows
     assert rows["Prototypical networks"][0].mean is None and rows["Prototypical networks"][1] == "(none)"
-    second = TABLES["table2"]([run, renamed(run, encoder="resnet12", kernel="gaussian")])
+    second = table2([run, renamed(run, encoder="resnet12", kernel="gaussian")])
     rows = dict(second.rows)
     assert rows["Intention, Gaussian kernel"][1].text() == "70.43 ± 0.52" and rows["Intention"][0].mean is None
     for piece in ("Preset tiny", "2 seed(s)", "10 episodes", "scikit-learn's 8x8 digits", "8x8,", "transductive"):
@@ -207,7 +210,7 @@ def test_tables_show_ours_beside_the_papers_and_what_is_missing(run):
 
 def test_second_order_has_a_row_of_its_own_and_small_images_go_first(run):
     first, second = (renamed(run, model="maml", first_order=order) for order in (True, False))
-    rows = dict(TABLES["table1"]([run, first, second]).rows)
+    rows = dict(table1([run, first, second]).rows)
     assert rows["MAML"][0].mean is not None and rows["MAML, second order"][0].mean is not None
     large, small = (renamed(run, size=str(size)) for size in (84, 28))
     for result, size in ((large, 84), (small, 28)):
@@ -221,20 +224,20 @@ def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):
         renamed(run, model="attention", op="intention"),
         renamed(run, 16, latent="16"),
     ]
-    names = [name for name, _ in TABLES["table1"]([run, *extra]).rows]
+    names = [name for name, _ in table1([run, *extra]).rows]
     assert names[-2:] == ["Intention, covariance qda", "Attention, op intention"] and "Intention" in names
     quick = renamed(run, model="maml", preset="quick")
-    assert [name for name, cells in TABLES["table1"]([run, quick]).rows if cells[0].mean is not None] == ["MAML"]
-    assert TABLES["table1"]([]) is None
+    assert [name for name, cells in table1([run, quick]).rows if cells[0].mean is not None] == ["MAML"]
+    assert table1([]) is None
 
 
 def test_figure14_draws_both_kernels(run, tmp_path):
     cells = [
         renamed(run, size, latent=str(size), kernel=kernel) for kernel in ("linear", "gaussian") for size in (16, 64)
     ]
-    assert FIGURES["figure14"]([run, *cells], tmp_path).stat().st_size > 10_000
+    assert figure14([run, *cells], tmp_path).stat().st_size > 10_000
     with (tmp_path / "figure14.csv").open() as file:
         rows = list(csv.reader(file))
     assert [row[:2] for row in rows[1:]] == [["linear", "16"], ["linear", "64"], ["gaussian", "16"], ["gaussian", "64"]]
     with pytest.raises(UserError, match="Figure 14 needs results"):
-        FIGURES["figure14"]([run], tmp_path)
+        figure14([run], tmp_path)

@@ -3,12 +3,14 @@
 import jax
 import pytest
 
+from configs import common
 from configs.kvq import operators as config_file
 from experiments.harness.experiment import Experiment
 from experiments.harness.results import Result
-from experiments.kvq.tables import COLUMNS, TABLES
-from kvq_jax.ops import DISCRIMINANTS, OPS
+from experiments.kvq.operators.tables import COLUMNS, operators
+from kvq_jax.ops import OPS
 from scripts.benchmarks import training
+from tests.kvq_jax.ops.reference import LABELS
 
 
 def result(tmp_path, experiment, op, mean, sem=0.0, data="real"):
@@ -21,10 +23,9 @@ def result(tmp_path, experiment, op, mean, sem=0.0, data="real"):
 
 
 def test_every_operator_whose_values_are_no_labels_is_there():
-    labels = set(DISCRIMINANTS) - {"ridge", "ls_svm"}
-    assert set(config_file.OPS) == set(OPS) - labels
-    assert tuple(COLUMNS) == config_file.EXPERIMENTS
-    assert len(config_file.sweep()) == len(COLUMNS) * len(config_file.OPS)
+    assert set(common.operators()) == set(OPS) - LABELS
+    assert tuple(COLUMNS) == tuple(config_file.EXPERIMENTS)
+    assert len(config_file.sweep()) == len(COLUMNS) * len(common.operators())
 
 
 @pytest.mark.parametrize("experiment", config_file.EXPERIMENTS)
@@ -42,7 +43,7 @@ def test_the_operator_reaches_the_model(experiment):
 
 
 def test_table(tmp_path):
-    assert TABLES["operators"]([]) is None
+    assert operators([]) is None
     results = [
         result(tmp_path, "sine", "softmax", 0.3),
         result(tmp_path, "sine", "intention", 0.1),
@@ -51,9 +52,11 @@ def test_table(tmp_path):
         result(tmp_path, "anomaly", "erf", None, None),
         result(tmp_path, "sine", "erf", 0.01, data="digits"),
     ]
-    table = TABLES["operators"](results)
-    assert [name for name, _ in table.rows] == ["softmax", "erf", "intention"]
+    table = operators(results)
+    assert [name for name, _ in table.rows] == [op for op in OPS if op not in LABELS]
     by_op = dict(table.rows)
+    filled = [name for name, cells in table.rows if any(cell.text() != "missing" for cell in cells)]
+    assert filled == ["softmax", "erf", "intention"]
     assert by_op["intention"][0].best and not by_op["softmax"][0].best  # an error
     assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50  # an accuracy, in percent
     assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
