@@ -41,6 +41,11 @@ def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
+def first(table: Mapping[str, Any], axes: Mapping[str, str]) -> Any:
+    """The entry of the first row of `table`, named as in `edited`, that holds for the axes."""
+    return next(entry for row, entry in table.items() if _holds(row, axes))
+
+
 def resolved(axes: dict[str, str], table: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """`axes` with a value in place of each 'base': that of the first row of `table`, named as in `edited`, that holds."""
     for row, values in table.items():
@@ -56,7 +61,7 @@ def take_form(axes: dict[str, str]) -> str:
     MAML in the paper's form: the paper has none.
     """
     form = axes.pop("form")
-    own = next(own for row, own in _FORMS.items() if _holds(row, axes))
+    own = first(_FORMS, axes)
     if form == "paper" and axes["model"] == "maml":
         raise ValueError("form=paper is for the models that the paper has here, not for model=maml")
     if form in ("base", own):
