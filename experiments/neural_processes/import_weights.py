@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import keyword
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,58 +13,47 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.harness import settings, weights
-from experiments.harness.errors import UserError, unknown
+from experiments.harness.errors import UserError
 from experiments.harness.experiment import PyTree
-from kvq_jax.models.neural_processes import (
-    NEURAL_PROCESSES,
-    NeuralProcess,
-    Points,
-    bootstrap,
-    cmanp,
-    conditional,
-    latent,
-    lbanp,
-    tnp,
-)
+from kvq_jax.models import MODELS, IntentionANP, IntentionCMANP, NeuralProcess, Points, family
+from kvq_jax.models.neural_processes import cmanp, latent, lbanp, tnp
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
-from kvq_jax.models.published import import_parameters
+from kvq_jax.models.torch_names import import_parameters
+from kvq_jax.names import unknown
 from kvq_jax.nn.np_encoders import SELF_ATTENTION_DEPTH
 
 Tensors = Mapping[str, np.ndarray]
 Size = Callable[[Tensors], Any]
 
-_FAMILIES = {
-    conditional: ("cnp", "canp"),
-    latent: ("np", "anp"),
-    bootstrap: ("bnp", "banp"),
-    tnp: ("tnp_d", "tnp_a", "tnp_nd"),
-    lbanp: ("eqtnp", "lbanp", "lbanp_nd"),
-    cmanp: ("cmanp", "cmanp_and"),
+# Name of a published model -> the renamings of its tensors, which stand in the file of its class.
+TORCH_NAMES = {
+    name: sys.modules[row.cls.__module__].TORCH_NAMES
+    for name, row in family("neural_process").items()
+    if row.cls not in (IntentionANP, IntentionCMANP)  # ours
 }
-# Name of a model -> the renamings of its published tensors.
-PUBLISHED = {name: family.PUBLISHED for family, names in _FAMILIES.items() for name in names}
 _SHOWN = 3  # problems in one message
 
 
 def _rows(name: str) -> Size:
-    """How many rows the tensor has whose name matches."""
+    """The number of rows of the tensor whose name matches."""
     return lambda tensors: len(_find(tensors, name))
 
 
 def _layers(stack: str, more: int = 0) -> Size:
-    """How many modules '<stack>.<number>' there are, and `more`."""
+    """The number of modules '<stack>.<number>', plus `more`."""
     return lambda tensors: len(_numbers(tensors, stack)) + more
 
 
 def _outputs(stack: str, each: int = 1) -> Size:
-    """How many times `each` goes into the outputs of the last layer of a stack."""
+    """The outputs of the last layer of a stack over `each`."""
     return lambda tensors: len(_find(tensors, f"{stack}.{max(_numbers(tensors, stack))}.bias")) // each
 
 
-# The published names of the encoders: enc1 and enc2 without a latent, denc and lenc with one. A dot matches itself, too.
+# The published names of the encoders: enc1 and enc2 without a latent, denc and lenc with one. An unescaped dot is
+# enough.
 _ENCODER, _POOLING = "(enc1|denc)", "(enc2|lenc)"
 _POINT = f"(embedder|{_POOLING}.net_pre(.0)?).0.weight"  # the first layer that sees (x, y)
-# Class -> its fields that the tensors tell, or None where they do not; the table of a subclass wins over those of its bases.
+# Class -> its fields that tensors determine (None: they do not); the table of a subclass wins over those of its bases.
 SIZES: dict[type[NeuralProcess], dict[str, Size]] = {
     EncoderDecoder: {
         "dim_y": _outputs("dec.mlp", each=2),
@@ -110,7 +100,7 @@ SIZES: dict[type[NeuralProcess], dict[str, Size]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model's config section and its parameters; `assumed` are the fields that neither tensors nor changes told."""
+    """A model's config section and its parameters; `assumed`: the fields that have the published default."""
 
     model: dict[str, Any]
     params: PyTree
@@ -121,15 +111,15 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     """The model `name` with published tensors as its parameters, each used exactly once.
 
     Args:
-      name: of the model, a key of PUBLISHED.
+      name: of the model, a key of TORCH_NAMES.
       tensors: published name -> array.
-      changes: fields of the model in place of what the tensors tell, or of the published defaults.
+      changes: fields of the model; they win over what the tensors determine and over the published defaults.
 
     Raises:
-      UserError: an unknown name or field, a bad value, tensors of another model, too many or too few, or of another shape.
+      UserError: an unknown name or field, a bad value, tensors of another model, too many or too few, or of another
+      shape.
     """
-    renamings = settings.choose(PUBLISHED, name, "model")
-    cls = NEURAL_PROCESSES[name]
+    renamings, cls = settings.choose(TORCH_NAMES, name, "model"), MODELS[name].cls
     defaults = {field: given.default for field, given in settings.fields_of(cls).items()}
     for field in changes:
         if field not in defaults:
@@ -137,7 +127,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     try:
         told = sizes(cls, tensors) | changes
         section = {"name": name} | defaults | told
-        model = settings.build_named(NEURAL_PROCESSES, section, "model")
+        model = settings.build_named(MODELS, section, "model")
         expected = _shapes(model, dim_x=_find(tensors, _POINT).shape[1] - model.dim_y)
         params = weights.fit(import_parameters(tensors, renamings, expected), expected)
     except (IndexError, TypeError, ValueError) as error:
@@ -146,7 +136,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
 
 
 def sizes(cls: type[NeuralProcess], tensors: Tensors) -> dict[str, Any]:
-    """The fields of a model that published tensors tell. Raises ValueError for a tensor that is needed for it and missing."""
+    """The fields of a model that published tensors determine. Raises ValueError where a tensor for one is missing."""
     table = {}
     for base in reversed(cls.__mro__):
         table |= SIZES.get(base, {})

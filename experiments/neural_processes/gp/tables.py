@@ -4,21 +4,23 @@ from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, facts
 from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
-from experiments.neural_processes.published import FLOORED, JOINT, MODELS, TABLE4
+from experiments.neural_processes.paper_numbers import TABLE4, printed
+from kvq_jax.models import MODELS, family
 
+CONFIGS = ("neural_processes/gp",)
 KERNELS = {"rbf": "RBF", "matern": "Matern 5/2", "periodic": "periodic"}
-_PROTOCOLS = ("code", "text", "slides")  # the one that the paper's numbers were made with first
+_PROTOCOLS = ("code", "text", "slides")  # the protocol of the paper's numbers first
 
 Cells = dict[tuple[str, str], Result]  # (model, std) -> its result
 
 
 def chosen_results(results: Sequence[Result]) -> Cells:
-    """(model, std) -> result, all of one preset and one protocol; std is 'published' or 'same' for all models."""
+    """(model, std) -> result, all of one preset and one protocol; std is 'published' or 'same'."""
     return comparable(
         results,
-        "neural_processes/gp",
-        lambda result: (_axis(result, "model"), _axis(result, "std")),
-        variant=lambda result: _PROTOCOLS.index(_axis(result, "protocol")),
+        CONFIGS[0],
+        lambda result: (result.axes["model"], result.axes["std"]),
+        variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),
     )
 
 
@@ -28,20 +30,19 @@ def log_likelihood(result: Result | None, metric: str) -> Cell:
 
 
 def title(result: Result) -> str:
-    """'CNP, protocol code, std published': the model, and the axes that it has beside the preset."""
-    others = [f"{axis} {value}" for axis, value in result.content["axes"].items() if axis not in ("model", "preset")]
-    return ", ".join([MODELS[_axis(result, "model")], *others])
+    """'CNP, protocol code, std published': the model and its axes, without the preset."""
+    others = [f"{axis} {value}" for axis, value in result.axes.items() if axis not in ("model", "preset")]
+    return ", ".join([MODELS[result.axes["model"]].label, *others])
 
 
 def kind(model: str) -> str:
-    """Which of the two likelihoods a model is measured by: 'marginal' or 'joint'."""
-    return "joint" if model in JOINT else "marginal"
+    """The likelihood that a model is measured by: 'marginal' or 'joint'."""
+    return MODELS[model].cls.likelihood
 
 
-def paper_number(model: str, kernel: str) -> Cell | str:
-    """1.39 ± 0.01 as Table 4 prints it; a dash where it has none."""
-    number = TABLE4.get(model, {}).get(kernel)
-    return Cell(*number, decimals=2) if number else "-"
+def has_floor(model: str) -> bool:
+    """Whether the published standard deviation of a model has a floor; std=same takes it away."""
+    return getattr(MODELS[model].cls, "std_floor", 0.0) > 0
 
 
 def table4(results: Sequence[Result]) -> Table | None:
@@ -58,12 +59,12 @@ def table4(results: Sequence[Result]) -> Table | None:
     told = facts(cells.values(), f"trained/{next(iter(KERNELS))}/target")
     caption = (
         f"Log-likelihood per target, higher is better; trained on RBF. Preset {told['preset']}, protocol "
-        f"{_axis(first, 'protocol')} (length-scale U({low:g}, {high:g})), {told['seeds']} seed(s): mean ± standard error over "
-        f"{told['n']} functions, in bold the best of each block and those within the joint error of it; the paper's ± is over "
-        "its 5 seeds, each of 100000 steps. Upper block: each target alone; lower block: all targets jointly, over their number, "
-        "which is another metric. Oracle: the posterior of the true kernel and its parameters; gap: how far a model is below it on "
-        "the same functions. Same std: the published floor of 0.1 under the standard deviation replaced by the exponential of "
-        "all other models."
+        f"{first.axes['protocol']} (length-scale U({low:g}, {high:g})), {told['seeds']} seed(s): mean ± standard error "
+        f"over {told['n']} functions, in bold the best of each block and those within the joint error of it; the "
+        "paper's ± is over its 5 seeds, each of 100000 steps. Upper block: each target alone; lower block: all targets "
+        "jointly, over their number, which is another metric. Oracle: the posterior of the true kernel and its "
+        "parameters; gap: how far a model is below it on the same functions. Same std: the published floor of 0.1 under "
+        "the standard deviation replaced by the exponential of all other models."
     )
     return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption, error="±", facts=told)
 
@@ -71,41 +72,35 @@ def table4(results: Sequence[Result]) -> Table | None:
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its likelihoods on each kernel beside the oracle's and the paper's."""
     (result,) = results
-    model = _axis(result, "model")
+    model = result.axes["model"]
     kernels = result.config["evaluation"]["kernels"]
     metrics = ("target", "context", f"oracle_{kind(model)}", f"gap_{kind(model)}")
-    rows = [
-        (
-            KERNELS[kernel],
-            [*(log_likelihood(result, f"{kernel}/{metric}") for metric in metrics), paper_number(model, kernel)],
-        )
-        for kernel in kernels
-    ]
+    rows = []
+    for kernel in kernels:
+        ours = [log_likelihood(result, f"{kernel}/{metric}") for metric in metrics]
+        rows.append((KERNELS[kernel], [*ours, printed(TABLE4, model, kernel)]))
     told = facts(results, f"trained/{kernels[0]}/target")
     caption = (
-        f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} steps "
-        f"(the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."
+        f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} "
+        f"steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."
     )
     columns = ["kernel", "targets", "context", "oracle", "gap", "paper"]
     return Table(title(result), columns, rows, caption, error="±", facts=told)
 
 
 def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list]]:
-    """The rows of all models of one of the two metrics, and the oracle's."""
-    wanted = [
-        (model, std) for std in ("published", "same") for model in MODELS if std == "published" or model in FLOORED
-    ]
-    wanted = [(model, std) for model, std in wanted if kind(model) == likelihood]
-    labels = [MODELS[model] if std == "published" else f"{MODELS[model]}, same std" for model, std in wanted]
+    """The rows of all models measured by one of the two likelihoods, and the oracle's."""
+    models = [model for model in family("neural_process") if kind(model) == likelihood]
+    wanted = [(model, "published") for model in models] + [(model, "same") for model in models if has_floor(model)]
+    labels = [MODELS[model].label + (", same std" if std == "same" else "") for model, std in wanted]
     found = [cells.get(which) for which in wanted]
     columns = [[result.steps if result else MISSING for result in found] + [""]]
     for kernel in KERNELS:
         ours = mark_best([log_likelihood(result, f"{kernel}/target") for result in found], smaller_is_better=False)
         columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{likelihood}")])
         if _in_paper(kernel):
-            columns.append(
-                [paper_number(model, kernel) if std == "published" else "-" for model, std in wanted] + ["-"]
-            )
+            columns.append([printed(TABLE4, model, kernel) if std == "published" else "-" for model, std in wanted])
+            columns[-1].append("-")
         columns.append([log_likelihood(result, f"{kernel}/gap_{likelihood}") for result in found] + [""])
     return list(zip([*labels, f"oracle, {likelihood}"], map(list, zip(*columns))))
 
@@ -114,5 +109,4 @@ def _in_paper(kernel: str) -> bool:
     return any(kernel in of_model for of_model in TABLE4.values())
 
 
-def _axis(result: Result, name: str) -> str:
-    return result.content["axes"][name]
+TABLES = {"cmanp/table4": table4}

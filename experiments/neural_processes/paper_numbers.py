@@ -1,31 +1,20 @@
-"""What the papers of the neural-process family print: names, in the order of their tables, and numbers."""
+"""The numbers that papers of the neural-process family print; labels and order are in kvq_jax.models.MODELS."""
 
-# Names of the models as the papers write them. Those without a number below are not in Table 4; the last two are ours.
-MODELS = {
-    "cnp": "CNP",
-    "canp": "CANP",
-    "np": "NP",
-    "anp": "ANP",
-    "bnp": "BNP",
-    "banp": "BANP",
-    "tnp_d": "TNP-D",
-    "eqtnp": "EQTNP",
-    "lbanp": "LBANP",
-    "cmanp": "CMANP",
-    "tnp_a": "TNP-A",
-    "tnp_nd": "TNP-ND",
-    "lbanp_nd": "LBANP-ND",
-    "cmanp_and": "CMANP-AND",
-    "intention_anp": "Intention ANP",
-    "intention_cmanp": "Intention CMANP",
-}
-# Those whose log-likelihood is the joint one of all targets, over their number; the others': the mean over targets, each alone.
-JOINT = ("tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and")
-# Those whose published standard deviation is at least 0.1; the others' has no floor.
-FLOORED = ("cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp")
+from collections.abc import Hashable, Mapping
 
-# CMANP paper (Feng et al. 2023), Table 4: model -> kernel -> log-likelihood and its deviation over 5 seeds. TNP and LBANP papers
-# have the same rows, up to their own models.
+from experiments.harness.tables import Cell
+
+Numbers = Mapping[str, Mapping[Hashable, tuple[float, float]]]
+
+
+def printed(numbers: Numbers, row: str, column: Hashable) -> Cell | str:
+    """A number with its ± to two decimals, as printed; a dash where the paper has none."""
+    number = numbers[row].get(column) if row in numbers else None
+    return Cell(*number, decimals=2) if number else "-"
+
+
+# CMANP paper (Feng et al. 2023), Table 4: model -> kernel -> log-likelihood and its standard deviation over 5 seeds.
+# The TNP and LBANP papers print the same rows, up to their own models.
 TABLE4 = {
     "cnp": {"rbf": (0.26, 0.02), "matern": (0.04, 0.02)},
     "canp": {"rbf": (0.79, 0.00), "matern": (0.62, 0.00)},
@@ -41,8 +30,9 @@ TABLE4 = {
     "cmanp_and": {"rbf": (1.48, 0.03), "matern": (0.96, 0.01)},
 }
 
-# CMANP paper, Table 7, contextual bandits: policy -> radius delta -> cumulative regret after 2000 rounds in percent of Uniform's
-# mean, and its deviation over 50 runs. The deviations of Uniform show how it was made: see wheel.published_wheel.
+# CMANP paper, Table 7, contextual bandits: policy -> radius delta -> cumulative regret after 2000 rounds in percent of
+# Uniform's mean, and its standard deviation over 50 runs. Uniform's deviations show how the wheels were made:
+# tasks.wheel.published_wheel.
 TABLE7 = {
     "uniform": {
         0.7: (100.00, 1.18),

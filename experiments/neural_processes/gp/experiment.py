@@ -1,7 +1,7 @@
-"""One-dimensional meta-regression (CMANP paper, Section 4.2, Table 4): trained on functions of one kernel, judged on several.
+"""One-dimensional meta-regression (CMANP paper, Section 4.2, Table 4): trained on one kernel, judged on several.
 
-The likelihood of every evaluation task stands beside that of the true kernel's posterior, of each target alone (`marginal`:
-what CNP to CMANP are measured by) and of all together (`joint`: TNP-A and the ND and AND models). The two are different metrics.
+The likelihood of every evaluation task stands beside that of the true kernel's posterior: of each target alone
+(`marginal`, the metric of CNP to CMANP) and of all together (`joint`, the metric of TNP-A and the ND and AND models).
 """
 
 import dataclasses
@@ -14,16 +14,17 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
-from experiments.neural_processes import gp_figures, gp_tables
-from experiments.neural_processes.gp import KERNELS, GaussianProcess, oracle_log_likelihood
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points
+from experiments.regression.experiment import initialiser, mean_loss
+from experiments.tasks import has_oracle, oracle_log_likelihood
+from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
+from kvq_jax.models import Points, family
 
 SECTIONS = ("task", "model")
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The config's `evaluation` section, less what every experiment has."""
+    """The config's `evaluation` section, without what all experiments share."""
 
     kernels: tuple  # names of KERNELS
     tasks: int  # functions of each kernel
@@ -42,20 +43,13 @@ class Evaluation:
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
     task = settings.build(GaussianProcess, config.task, "config.task")
-    model = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
+    model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
 
-    def init(key):
-        sampled = task.sample(key, None)
-        return model.init(key, sampled.context, sampled.target, key=key, method="loss")
-
-    def loss(variables, batch, key):
-        return model.apply(variables, batch.context, batch.target, key=key, method="loss").mean(), ({}, {})
-
     def evaluate(variables, test, key):
         def of_function(task_key):
-            """Every kernel gets the same positions, numbers of points and draws, and one call of the model sees all of them."""
+            """All kernels share positions, numbers of points and draws; one call of the model judges all of them."""
             sample_key, *model_keys = jax.random.split(task_key, 3)
             tasks = [gp.sample(sample_key, test) for gp in judged.values()]
             context, target, _ = _stack(tasks)
@@ -69,14 +63,12 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
             found = jax.lax.map(log_likelihood, (judged_at, jnp.stack(model_keys)))
             names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
             values = dict(zip(names, found.ravel()))
-            if not task.gaussian:
+            if not has_oracle(task):
                 return values
             for (kernel, gp), sampled in zip(judged.items(), tasks):
                 for kind, best in oracle_log_likelihood(gp, sampled).items():
-                    values |= {
-                        f"{kernel}/oracle_{kind}": best,
-                        f"{kernel}/gap_{kind}": best - values[f"{kernel}/target"],
-                    }
+                    gap = best - values[f"{kernel}/target"]
+                    values |= {f"{kernel}/oracle_{kind}": best, f"{kernel}/gap_{kind}": gap}
             return values
 
         return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size)
@@ -87,29 +79,30 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return _examples(task, evaluation, predict, key)
 
-    return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA, gp_tables.run_table, gp_figures.run_figure)
+    return Experiment(initialiser(model, task, None), task.sample, mean_loss(model), evaluate, examples, NO_DATA)
 
 
-def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.Array) -> dict[str, jax.Array]:
+def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, key: jax.Array) -> dict[str, jax.Array]:
     """One function of each kernel K, seen through its first C[0], C[1], ... points, predicted at G positions.
 
     Returns:
-      counts [C], x [G], context_x and context_y [K, max C]; prediction and oracle [K, C, 2, G]: means and standard deviations.
+      counts [C], x [G], context_x and context_y [K, max C]; prediction and oracle [K, C, 2, G]: means and standard
+      deviations.
     """
     counts, most = jnp.asarray(evaluation.example_counts), evaluation.example_counts[-1]
     x = jnp.linspace(*task.position, evaluation.example_points)[:, None]
     masks = jnp.arange(most) < counts[:, None]
+    sizes = dict(min_context=most, max_context=most, max_points=most + task.min_targets)
 
     def of_kernel(kernel):
-        gp = dataclasses.replace(
-            task, kernel=kernel, min_context=most, max_context=most, max_points=most + task.min_targets
-        )
+        gp = dataclasses.replace(task, kernel=kernel, **sizes)
         sampled = gp.sample(key, None)
         contexts = Points(*(jnp.broadcast_to(part, (len(counts), *part.shape)) for part in sampled.context[:2]), masks)
-        oracle = jax.lax.map(
-            lambda context: moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1]), contexts
-        )
-        return contexts, oracle
+
+        def posterior(context):
+            return moments(gp.oracle(sampled._replace(context=context), x), x.shape[:1])
+
+        return contexts, jax.lax.map(posterior, contexts)
 
     context, oracle = _stack([of_kernel(kernel) for kernel in evaluation.kernels])
     prediction = predict(context, jnp.broadcast_to(x, (*context.x.shape[:2], *x.shape)))
@@ -120,8 +113,8 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict, key: jax.A
 def curve(predict: Callable, x: jax.Array, most: int) -> jax.Array:
     """The moments [..., 2, G] at x [..., G, 1], of which predict (x -> distribution) sees at most `most` at once.
 
-    Each part is spread over all of x. What a target has to do with the others does not reach beyond what a model has seen: the
-    variance in a joint covariance, of which a target's place in the order is a part, would grow with the number of targets.
+    Each part is spread over all of x. Parts have no more targets than training had, because a joint prediction depends
+    on their number: the variance of a joint covariance would grow with it.
     """
     *lead, count, _ = x.shape
     parts = next(parts for parts in range(-(-count // most), count + 1) if count % parts == 0)
@@ -131,12 +124,12 @@ def curve(predict: Callable, x: jax.Array, most: int) -> jax.Array:
 
 
 def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
-    """Means and standard deviations of targets with one output, [..., 2, M] for shape [..., M], of any kind of distribution."""
+    """Means and standard deviations [..., 2, M] of any distribution of targets [..., M] = shape, of one output."""
     return jnp.stack([predictive.mean.reshape(shape), jnp.sqrt(predictive.variance).reshape(shape)], -2)
 
 
 def _padded(points: Points, slots: int) -> Points:
-    """Points of K tasks, [K, n, ...], with absent ones after them: [K, slots, ...]."""
+    """Points of K tasks [K, n, ...], padded with absent points: [K, slots, ...]."""
     return jax.tree.map(
         lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2)), points
     )

@@ -1,10 +1,11 @@
-"""Bandit rounds played by a neural process: UCB on what it predicts from the rounds before (CMANP paper, Appendix C.2).
+"""Bandit rounds played by a neural process: UCB on its predictions from earlier rounds (CMANP paper, Appendix C.2).
 
-After a round the model is told (x, r): r is noise, N(0, 1), but for the arm that was pulled, whose entry is its reward. All
-wheels play at once, in one compiled loop. A model with a state of constant size takes each round into its state; any other
-sees the whole history, in a buffer with a mask.
+After a round the model is told (x, r): the entry of r for the arm that was pulled is its reward, all others are noise,
+N(0, 1). All wheels play at once, in one compiled loop. A model with a state of constant size takes each round into its
+state; any other sees the whole history, in a buffer with a mask.
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,24 +14,24 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
-from experiments.neural_processes.wheel import Wheel
-from kvq_jax.models.neural_processes import NeuralProcess, Points
-from kvq_jax.models.neural_processes.conditioning import has_state
+from experiments.tasks.wheel import Wheel
+from kvq_jax.models.neural_processes import NeuralProcess, has_state
+from kvq_jax.models.points import Points
 
 Array = jax.Array
 
 
-class Memory(NamedTuple):
-    """What an agent remembers, as functions; `rounds` is how many rounds have been played."""
+class Agent(NamedTuple):
+    """A player, as functions of its memory; `rounds` is the number of rounds played so far."""
 
-    init: Callable[[tuple], Any]  # leading dimensions -> memory of no round
+    init: Callable[[tuple], Any]  # leading dimensions -> empty memory
     grow: Callable[[Any, int], Any]  # (memory, rounds it must hold) -> memory
     add: Callable[[Any, Array, Array, Array], Any]  # (memory, x [..., 2], r [..., 5], rounds) -> memory
     predict: Callable[[Any, Array, Array, Array], Distribution]  # (memory, x [..., 2], rounds, key) -> of r, one target
     stages: int  # how often it grows
 
 
-def in_state(model: NeuralProcess, variables: Any) -> Memory:
+def in_state(model: NeuralProcess, variables: Any) -> Agent:
     """The model's own state: every round costs the same."""
 
     def init(batch):
@@ -45,14 +46,14 @@ def in_state(model: NeuralProcess, variables: Any) -> Memory:
     def predict(state, x, rounds, key):
         return model.apply(variables, state, x[..., None, :], key=key, method="query")
 
-    return Memory(init, grow, add, predict, stages=1)
+    return Agent(init, grow, add, predict, stages=1)
 
 
-def in_buffer(model: NeuralProcess, variables: Any, stages: int) -> Memory:
-    """All rounds, of which those not yet played are masked. A round costs what the model makes of the whole buffer.
+def in_buffer(model: NeuralProcess, variables: Any, stages: int) -> Agent:
+    """All rounds, those not yet played masked. A round costs as much as a prediction from the whole buffer.
 
-    The buffer grows in `stages` equal steps. Where a round's cost is linear in its size, S stages cost (S + 1) / 2S of one, and
-    each is compiled on its own.
+    The buffer grows in `stages` equal steps, each compiled on its own. If a round's cost is linear in the size of the
+    buffer, S stages cost (S + 1) / 2S of one.
     """
 
     def init(batch):
@@ -69,21 +70,21 @@ def in_buffer(model: NeuralProcess, variables: Any, stages: int) -> Memory:
         played = jnp.broadcast_to(jnp.arange(buffer.x.shape[-2]) < rounds, buffer.x.shape[:-1])
         return model.apply(variables, buffer._replace(mask=played), x[..., None, :], key=key)
 
-    return Memory(init, grow, add, predict, stages)
+    return Agent(init, grow, add, predict, stages)
 
 
-def agent(model: NeuralProcess, variables: Any, stages: int) -> Memory:
-    """How a model plays: in its state where it has one, else in a buffer of so many stages."""
+def agent(model: NeuralProcess, variables: Any, stages: int) -> Agent:
+    """The player of a model: with its state where it has one, else with a buffer of `stages` stages."""
     return in_state(model, variables) if has_state(model, variables) else in_buffer(model, variables, stages)
 
 
-def play(memory: Memory, wheel: Wheel, key: Array, exploration: float) -> Array:
-    """The arms [..., T] that UCB pulls: the first at random, then that of the largest mean + exploration * standard deviation.
+def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:
+    """The arms [..., T] that UCB pulls: the first at random, later ones by the largest mean + exploration * deviation.
 
     Args:
-      memory: of the agent.
+      agent: the player.
       wheel: T rounds of any number of wheels [...], which play at once.
-      key: of the first arm, the noise in the history, and the model's samples; none of them shared between wheels.
+      key: of the first arm, the noise in the history and the model's samples; wheels share none of them.
       exploration: weight of the standard deviation.
     """
     batch, rounds = wheel.x.shape[:-2], wheel.x.shape[-2]
@@ -93,26 +94,26 @@ def play(memory: Memory, wheel: Wheel, key: Array, exploration: float) -> Array:
     def one_round(state, inputs):
         index, x, reward, round_key = inputs
         predict_key, noise_key = jax.random.split(round_key)
-        prediction = memory.predict(state, x, index, predict_key)
+        prediction = agent.predict(state, x, index, predict_key)
         bound = prediction.mean + exploration * jnp.sqrt(prediction.variance)
         arm = jnp.where(index == 0, first, jnp.argmax(bound.reshape(reward.shape), -1))
         pulled = jax.nn.one_hot(arm, reward.shape[-1], dtype=bool)
         row = jnp.where(pulled, reward, jax.random.normal(noise_key, reward.shape))
-        return memory.add(state, x, row, index), arm
+        return agent.add(state, x, row, index), arm
 
     x, reward = (jnp.moveaxis(leaf, -2, 0) for leaf in (wheel.x, wheel.reward))
     inputs = jnp.arange(rounds), x, reward, jax.random.split(loop_key, rounds)
-    state, arms = memory.init(batch), []
-    ends = [rounds * stage // memory.stages for stage in range(memory.stages + 1)]
+    state, arms = agent.init(batch), []
+    ends = [rounds * stage // agent.stages for stage in range(agent.stages + 1)]
     for begin, end in zip(ends, ends[1:]):
-        part = jax.tree.map(lambda leaf: leaf[begin:end], inputs)
-        state, pulled = lax.scan(one_round, memory.grow(state, end), part)
+        part = jax.tree.map(operator.itemgetter(slice(begin, end)), inputs)
+        state, pulled = lax.scan(one_round, agent.grow(state, end), part)
         arms.append(pulled)
     return jnp.moveaxis(jnp.concatenate(arms), 0, -1)
 
 
 def regret(wheel: Wheel, arms: Array) -> Array:
-    """What each round [..., T] cost beside the arm that pays best on average: of realised rewards, so at times negative."""
+    """The cost of each round [..., T] beside the best arm on average, in realised rewards: at times negative."""
     return _paid(wheel, wheel.best) - _paid(wheel, arms)
 
 
@@ -121,5 +122,5 @@ def _paid(wheel: Wheel, arms: Array) -> Array:
 
 
 def _put(rows: Array, row: Array, index: Array) -> Array:
-    """rows [..., n, k] with row [..., k] in place of the index-th."""
+    """rows [..., n, k] with the index-th replaced by row [..., k]."""
     return lax.dynamic_update_slice_in_dim(rows, row[..., None, :], index, -2)

@@ -1,7 +1,7 @@
-"""The contextual bandit of the TNP, LBANP and CMANP papers (CMANP, Appendix C.2, Table 7): trained on wheels, judged by regret.
+"""The bandit of the TNP, LBANP and CMANP papers (CMANP, Appendix C.2, Table 7): trained on wheels, judged by regret.
 
-A neural process learns to predict the rewards of all arms from rounds whose rewards it has seen. It then plays wheels of other
-radii (acting.py), and its regret is told in percent of what pulling arms uniformly at random costs.
+A neural process learns to predict the rewards of all arms from rounds whose rewards it has seen. It then plays wheels
+of other radii (acting.py). Its regret is in percent of the cost of pulling arms uniformly at random.
 """
 
 import dataclasses
@@ -15,29 +15,30 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings
 from experiments.harness.experiment import Experiment, Variables
-from experiments.neural_processes import acting, wheel_figures, wheel_tables
-from experiments.neural_processes.wheel import ARMS, TASKS, Rewards, Wheel, published_wheel, quadrant_arm, stack
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES, NeuralProcess
+from experiments.neural_processes.wheel import acting
+from experiments.regression.experiment import initialiser
+from experiments.tasks.wheel import ARMS, WHEELS, Rewards, Wheel, published_wheel, quadrant_arm, stack
+from kvq_jax.models import NeuralProcess, family
 
-SECTIONS = ("task", "rewards", "model", "loss")
+SECTIONS = ("task", "model", "loss")
 
-# The config's `loss` -> (a method of the model, its sign): the model's own loss, or the likelihood of the targets.
+# The config's `loss` -> (method of the model, sign): the model's own loss, or the likelihood of the targets.
 LOSSES = {"own": ("loss", 1), "likelihood": ("log_likelihood", -1)}
-PUBLISHED_ROUNDS = 2000  # of an evaluation wheel of the published code; its orders are of all of them
+PUBLISHED_ROUNDS = 2000  # of an evaluation wheel of the published code, which puts all of them in order
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The config's `evaluation` section, less what every experiment has."""
+    """The config's `evaluation` section, without what all experiments share."""
 
-    wheels: str  # published: one wheel for each delta, in `seeds` orders; fresh: others for every seed
+    wheels: str  # published: one wheel for each delta, in `seeds` orders; fresh: new wheels for every seed
     deltas: tuple
     rounds: int
     seeds: int
     batch_size: int  # seeds that play at once
-    last: int  # rounds at the end of which the mean is the simple regret
+    last: int  # rounds at the end, whose mean regret is the simple regret
     exploration: float  # of UCB: mean + exploration * standard deviation
-    stages: int  # of the buffer of a model without a state of constant size: see acting.in_buffer
+    stages: int  # of the buffer of a model without a state of constant size: acting.in_buffer
     example_seeds: int
 
     def __post_init__(self):
@@ -57,20 +58,13 @@ class Rounds(NamedTuple):
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
-    task = settings.build_named(TASKS, config.task, "config.task")
-    rewards = settings.build(Rewards, config.rewards, "config.rewards")
-    model = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
+    task = settings.build_named(WHEELS, config.task, "config.task")
+    model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
-    data = task.data(rewards) | {"test": _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)}
+    rewards = Rewards(task.small_std, task.large_std)
+    data = task.data() | {"test": _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)}
     method, sign = settings.choose(LOSSES, config.loss, "config.loss")
     play = functools.partial(play_rounds, model, evaluation)
-
-    def sample(key, data):
-        return task.sample(key, data, rewards)
-
-    def init(key):
-        shapes = jax.eval_shape(sample, key, data["train"])
-        return model.lazy_init(key, shapes.context, shapes.target, key=key, method="loss")
 
     def loss(variables, batch, key):
         return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})
@@ -83,25 +77,27 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         arms = play(variables, shown, key)
         return shown._asdict() | {"prediction": arms}
 
-    return Experiment(init, sample, loss, evaluate, examples, data, wheel_tables.run_table, wheel_figures.run_figure)
+    init = initialiser(model, task, data["train"])
+    return Experiment(init, task.sample, loss, evaluate, examples, data)
 
 
 def play_rounds(
     model: NeuralProcess, evaluation: Evaluation, variables: Variables, wheel: Wheel, key: jax.Array
 ) -> jax.Array:
     """The arms [seeds, deltas, rounds] that the model pulls."""
-    memory = acting.agent(model, variables, evaluation.stages)
+    agent = acting.agent(model, variables, evaluation.stages)
 
     def of_seed(inputs):
-        return acting.play(memory, *inputs, evaluation.exploration)
+        return acting.play(agent, *inputs, evaluation.exploration)
 
     return jax.lax.map(of_seed, (wheel, jax.random.split(key, len(wheel.x))), batch_size=evaluation.batch_size)
 
 
 def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:
-    """'cumulative@<delta>' and 'simple@<delta>' of the arms played, and of the policies in POLICIES before a '/', [seeds].
+    """'cumulative@<delta>' and 'simple@<delta>' [seeds] of the arms played, and '<policy>/...' of the POLICIES.
 
-    The regret of all rounds, and the mean of the last ones, in percent of the mean over seeds of what Uniform's is.
+    cumulative: the regret of all rounds; simple: the mean regret of the last ones; both in percent of Uniform's mean
+    over seeds.
     """
     values = {}
     for policy, pulled in {"": arms, **{f"{name}/": arms_of(rounds) for name, arms_of in POLICIES.items()}}.items():
@@ -112,7 +108,7 @@ def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[st
     return {f"{name}@{delta}": of[:, i] for name, of in percent.items() for i, delta in enumerate(evaluation.deltas)}
 
 
-# Policies that learn nothing, as rows of the table: rounds -> arms.
+# Policies that learn nothing: rounds -> arms.
 POLICIES = {
     "uniform": lambda rounds: rounds.uniform,
     "first_arm": lambda rounds: jnp.zeros_like(rounds.wheel.best),
@@ -122,7 +118,7 @@ POLICIES = {
 
 
 def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
-    """As published: a seed is an order of the one wheel of each delta, and Uniform pulls the same arms in all orders."""
+    """As published: each delta has one wheel, a seed is an order of it; Uniform pulls the same arms in all orders."""
 
     def of_order(order):
         return stack([published_wheel(PUBLISHED_ROUNDS, delta, order, rewards) for delta in evaluation.deltas])
@@ -134,7 +130,7 @@ def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Ro
 
 
 def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
-    """Each seed and delta has rounds, and arms of Uniform, of its own."""
+    """Each seed and delta has its own rounds and its own arms of Uniform."""
 
     def of_seed(starts):
         pairs = zip(evaluation.deltas, starts, strict=True)

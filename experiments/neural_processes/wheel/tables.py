@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from experiments.harness.results import Result, comparable, facts
 from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
-from experiments.neural_processes.published import MODELS, TABLE7
+from experiments.neural_processes.paper_numbers import TABLE7, printed
+from kvq_jax.models import MODELS, family
 
+CONFIGS = ("neural_processes/wheel",)
 # Names of the policies that learn nothing.
 REFERENCES = {
     "uniform": "Uniform",
@@ -14,11 +16,7 @@ REFERENCES = {
     "quadrant": "the quadrant's arm",
     "oracle": "the best arm",
 }
-# The models of the table: those of the paper, EQTNP and ours.
-WHEEL_MODELS = tuple(
-    model for model in MODELS if model in TABLE7 or model in ("eqtnp", "intention_anp", "intention_cmanp")
-)
-# (protocol, drop): the one that the paper's numbers were made with first.
+# (protocol, drop), that of the paper's numbers first.
 _READINGS = (("code", "published"), ("code", "all"), ("text", "published"), ("text", "all"))
 
 
@@ -26,8 +24,8 @@ def chosen_results(results: Sequence[Result]) -> dict[str, Result]:
     """Model -> result, all of one preset and one reading of the experiment, in the paper's order."""
     by_model = comparable(
         results,
-        "neural_processes/wheel",
-        lambda result: _axis(result, "model"),
+        CONFIGS[0],
+        lambda result: result.axes["model"],
         variant=lambda result: _READINGS.index(_reading(result)),
     )
     return {model: by_model[model] for model in MODELS if model in by_model}
@@ -39,60 +37,48 @@ def table7(results: Sequence[Result]) -> Table | None:
     if not chosen:
         return None
     first = next(iter(chosen.values()))
-    names = [*REFERENCES.values(), *(MODELS[model] for model in WHEEL_MODELS)]
-    columns = [["" for _ in REFERENCES] + [_steps(chosen.get(model)) for model in WHEEL_MODELS]]
+    models = {name: row.label for name, row in family("neural_process").items() if row.cls.likelihood == "marginal"}
+    columns = [["" for _ in REFERENCES] + [chosen[name].steps if name in chosen else MISSING for name in models]]
     for delta in _deltas(first):
         references = [_regret(first, f"{policy}/cumulative@{delta}") for policy in REFERENCES]
-        models = [_regret(chosen.get(model), f"cumulative@{delta}") for model in WHEEL_MODELS]
-        columns.append([*references, *mark_best(models)])
-        columns.append([_paper_number(row, delta) for row in (*REFERENCES, *WHEEL_MODELS)])
+        columns.append([*references, *mark_best([_regret(chosen.get(name), f"cumulative@{delta}") for name in models])])
+        columns.append([printed(TABLE7, row, delta) for row in (*REFERENCES, *models)])
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
     caption = (
-        "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation over "
-        f"{_told(first)}. The best model of a column, and those whose deviations reach it, in bold. {_note(first)} "
-        "The paper: 2000 rounds, 50 orders, 100000 steps."
+        "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation "
+        f"over {_told(first)}. The best model of a column, and those whose deviations reach it, in bold. "
+        f"{_note(first)} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
-    rows = list(zip(names, map(list, zip(*columns))))
-    told = _facts(chosen.values())
-    return Table(
-        "Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads], rows, caption, error="std", facts=told
-    )
+    rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
+    title, columns = "Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads]
+    return Table(title, columns, rows, caption, error="std", facts=_facts(chosen.values()))
 
 
 def run_table(results: Sequence[Result]) -> Table:
     """One run: cumulative and simple regret of its model, and cumulative regret of the policies that learn nothing."""
     (result,) = results
-    model, deltas = _axis(result, "model"), _deltas(result)
-    measured = {MODELS[model]: "cumulative", f"{MODELS[model]}, simple": "simple"}
-    measured |= {name: f"{policy}/cumulative" for policy, name in REFERENCES.items()}
-    rows = [(name, [_regret(result, f"{metric}@{delta}") for delta in deltas]) for name, metric in measured.items()]
-    rows.insert(1, (f"{MODELS[model]}, paper", [_paper_number(model, delta) for delta in deltas]))
+    model, deltas = result.axes["model"], _deltas(result)
+    label = MODELS[model].label
+    metrics = {label: "cumulative", f"{label}, simple": "simple"}
+    metrics |= {name: f"{policy}/cumulative" for policy, name in REFERENCES.items()}
+    rows = [(name, [_regret(result, f"{metric}@{delta}") for delta in deltas]) for name, metric in metrics.items()]
+    rows.insert(1, (f"{label}, paper", [printed(TABLE7, model, delta) for delta in deltas]))
     caption = (
-        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of the last "
-        f"{result.config['evaluation']['last']} rounds. {_note(result)} {result.steps} steps."
+        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of "
+        f"the last {result.config['evaluation']['last']} rounds. {_note(result)} {result.steps} steps."
     )
     return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=_facts(results))
 
 
 def _regret(result: Result | None, metric: str) -> Cell:
-    """The trained model's mean, with the paper's ±: the standard deviation over seeds (a sum of squares over their number)."""
+    """The trained model's mean with the paper's ±: the standard deviation over its n seeds (of divisor n)."""
     summary = result.metrics.get(f"trained/{metric}") if result else None
     return measured(summary, errors=math.sqrt(summary["n"] - 1) if summary else 1)
-
-
-def _paper_number(policy: str, delta: float) -> Cell | str:
-    """4.08 ± 0.29 as Table 7 prints it; a dash where it has none."""
-    number = TABLE7.get(policy, {}).get(delta)
-    return Cell(*number, decimals=2) if number else "-"
 
 
 def _facts(results: Iterable[Result]) -> dict[str, str]:
     results = list(results)
     return facts(results, f"trained/cumulative@{_deltas(results[0])[0]}")
-
-
-def _steps(result: Result | None) -> str:
-    return result.steps if result else MISSING
 
 
 def _deltas(result: Result) -> list[float]:
@@ -112,8 +98,7 @@ def _note(result: Result) -> str:
 
 
 def _reading(result: Result) -> tuple[str, str]:
-    return _axis(result, "protocol"), _axis(result, "drop")
+    return result.axes["protocol"], result.axes["drop"]
 
 
-def _axis(result: Result, name: str) -> str:
-    return result.content["axes"][name]
+TABLES = {"cmanp/table7": table7}

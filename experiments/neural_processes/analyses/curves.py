@@ -1,15 +1,12 @@
-"""The three functions of Figures 9 and 10 of the CMANP paper, seen in all of the range of training and in a part of it."""
+"""The three functions of Figures 9 and 10 of the CMANP paper, with contexts from all of their range or a part."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from matplotlib.axes import Axes
 
-from experiments.harness import drawing
-from kvq_jax.models.neural_processes import Points
+from kvq_jax.models.points import Points
 
 
 class Function(NamedTuple):
@@ -26,16 +23,15 @@ FUNCTIONS = (
     Function("-x sin(3x)", lambda x: -x * jnp.sin(3 * x), ((-2.0, -1.0), (1.0, 2.0))),
 )
 PLACES = ("all of the range", "a part of the range")  # where the context lies
-_BAND = 2  # standard deviations on each side
 
 
 def predicted(predict: Callable, points: int, x: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
-    """The F functions without noise, with a context in each of the PLACES, predicted at x [G].
+    """The F functions without noise, predicted at x [G] from a context in each of the PLACES.
 
     Args:
       predict: (context [2, F, points, 1], x [2, F, G, 1]) -> means and standard deviations [2, F, 2, G].
-      points: in a context.
-      x: increasing; its ends are those of the range.
+      points: number of points in a context.
+      x: increasing, from one end of the range of training to the other.
       key: of the contexts.
 
     Returns:
@@ -51,26 +47,8 @@ def predicted(predict: Callable, points: int, x: jax.Array, key: jax.Array) -> d
     return {"x": x, "truth": truth, "context_x": context_x, "context_y": context_y, "prediction": prediction}
 
 
-def draw(axes: list[Axes], arrays: Mapping[str, np.ndarray], place: int, label: str) -> list[tuple]:
-    """A panel for each function, its context at PLACES[place]; returns (label, function, x, truth, mean, std) of all x."""
-    rows = []
-    for index, (axis, function) in enumerate(zip(axes, FUNCTIONS)):
-        x, truth, (mean, std) = arrays["x"], arrays["truth"][index], arrays["trained/prediction"][place, index]
-        seen = (arrays[f"context_{of}"][place, index] for of in "xy")
-        band = (mean - _BAND * std, mean + _BAND * std)
-        axis.fill_between(x, *band, color=drawing.RED, alpha=0.2, linewidth=0, label=f"± {_BAND} std")
-        axis.plot(x, mean, color=drawing.RED, linewidth=1.4, label="prediction")
-        axis.plot(x, truth, "--", color=drawing.INK, linewidth=1.0, label="function")
-        axis.plot(*seen, "o", color=drawing.INK, markersize=3.5, label="context")
-        margin = 0.5 * np.ptp(truth)
-        axis.set_ylim(truth.min() - margin, truth.max() + margin)
-        rows += [(label, function.name, *map(float, numbers)) for numbers in zip(x, truth, mean, std)]
-    axes[0].set_ylabel(label)
-    return rows
-
-
 def _uniform(key: jax.Array, intervals: tuple, points: int) -> jax.Array:
-    """Positions that are uniform on a union of intervals: [points]."""
+    """Positions [points], uniform on a union of intervals."""
     low, high = jnp.asarray(intervals).T
     ends = jnp.cumsum(high - low)
     along = jax.random.uniform(key, (points,)) * ends[-1]

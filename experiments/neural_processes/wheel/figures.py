@@ -8,15 +8,16 @@ from matplotlib.patches import Circle
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.neural_processes import acting
-from experiments.neural_processes.published import MODELS
-from experiments.neural_processes.wheel import Wheel
+from experiments.neural_processes.wheel import acting, tables
+from experiments.tasks.wheel import Wheel
+from kvq_jax.models import MODELS
 
+CONFIGS = tables.CONFIGS
 _COLOURS = np.array([drawing.GREY, drawing.RED, drawing.BLUE, drawing.GREEN, drawing.AMBER])  # of the arms
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
-    """One run, its first example seed: above, each round at its place, in the colour of the arm pulled; below, the regret."""
+    """One run, its first example seed: above, the rounds in the colours of the arms pulled; below, the regret."""
     (result,) = results
     arrays, deltas = result.examples, result.config["evaluation"]["deltas"]
     wheel, arms = Wheel(arrays["x"][0], arrays["reward"][0], arrays["best"][0]), arrays["trained/prediction"][0]
@@ -31,6 +32,6 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
         below.plot(np.arange(1, regret.shape[-1] + 1), regret[column], color=drawing.INK)
         below.set(xlabel="round")
     axes[1][0].set_ylabel("cumulative regret")
-    name = MODELS[result.content["axes"]["model"]]
+    name = MODELS[result.axes["model"]].label
     figure.suptitle(f"{name}, preset {result.preset}: the arms pulled (grey: arm 0), and what they cost")
     return drawing.save(figure, folder / "figure.png")

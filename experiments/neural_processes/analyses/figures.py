@@ -1,4 +1,4 @@
-"""Figures 4, 6, 9 and 10 of the CMANP paper, from results of neural_processes/analyses."""
+"""Figures 4, 6, 9 and 10 of the CMANP paper from results of neural_processes/analyses and /complexity."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,13 @@ from matplotlib.figure import Figure
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
-from experiments.neural_processes import complexity, curves
-from experiments.neural_processes.gp_tables import KERNELS, title
-from experiments.neural_processes.published import MODELS
+from experiments.neural_processes.analyses import curves, tables
+from experiments.neural_processes.complexity import tables as complexity
+from experiments.neural_processes.gp.tables import KERNELS, title
+from kvq_jax.models import MODELS
 
+CONFIGS = tables.CONFIGS
+_BAND = 2  # standard deviations on each side
 _SIZES = ("latents", "block_latents", "width")  # the axes that hold them
 _COLOURS = {"rbf": drawing.RED, "matern": drawing.BLUE}
 _COLUMNS = ["panel", "kernel", "size", "log_likelihood", "sem_of_gap", "oracle", "milliseconds"]
@@ -27,29 +30,27 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     (result,) = results
     figure, axes = drawing.new_figure(len(curves.PLACES), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     for place, label in enumerate(curves.PLACES):
-        curves.draw(axes[place], result.examples, place, label)
-    _finish(figure, axes, f"{title(result)} (preset {result.preset})")
+        _draw_curves(axes[place], result.examples, place, label)
+    _explain(figure, axes, f"{title(result)} (preset {result.preset})")
     return drawing.save(figure, folder / "figure.png")
 
 
 def figure4(results: Sequence[Result], folder: Path) -> Path:
-    """CMANP-AND: time (left) and likelihood (middle) against the block size; CMANP: likelihood against |L_I| = |L_B| (right).
+    """CMANP-AND: time (left) and likelihood (middle) by block size; CMANP: likelihood by |L_I| = |L_B| (right).
 
-    The broken lines in the middle are the CMANP that has been trained as long. The time is measured now, on arguments of the evaluation's shapes: one function, all slots of its context and targets.
+    The broken lines in the middle are a CMANP trained for as many steps. The time is that of
+    neural_processes/complexity (what=blocks, of the same preset): of the likelihood of one function, all slots of its
+    context and targets.
     """
     own = _own(results, "Figure 4")
     figure, ((left, middle, right),) = drawing.new_figure(1, 3, width=3.4, height=3.0)
-    rows = []
+    rows = _draw_times(left, [result for result in results if result.preset == own[0].preset])
     models = study_of_blocks(own)
     blocks, without = models.get("cmanp_and"), models.get("cmanp")
     if blocks:
         sizes = blocks.config["evaluation"]["block_sizes"]
-        times = [1e3 * _seconds(blocks, size) for size in sizes]
-        left.plot(sizes, times, "o-", color=drawing.INK, markersize=4)
-        rows += [("time", "", size, "", "", "", time) for size, time in zip(sizes, times)]
         rows += _draw_likelihoods(middle, "block size", {size: (blocks, f"@{size}") for size in sizes}, "joint")
-    if without:
-        rows += _draw_levels(middle, sizes, without)
+        rows += _draw_levels(middle, sizes, without) if without else []
     rows += _draw_likelihoods(right, "both", _marginal(own, "latents", "block_latents"), "marginal")
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
     middle.set(xlabel="block size", title="CMANP-AND")
@@ -58,7 +59,7 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
 
 
 def figure6(results: Sequence[Result], folder: Path) -> Path:
-    """CMANP's likelihood against |L_B| (left), |L_I| (middle) and the width (right), the other sizes as in most cells."""
+    """CMANP's likelihood against |L_B| (left), |L_I| (middle) and the width (right); other sizes as in most cells."""
     own = _own(results, "Figure 6")
     figure, (axes,) = drawing.new_figure(1, 3, width=3.4, height=3.0, sharey=True)
     panels = {"block_latents": "block latents, $|L_B|$", "latents": "latents, $|L_I|$", "width": "width"}
@@ -70,13 +71,16 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
 
 
 def figure9(results: Sequence[Result], folder: Path) -> Path:
-    """The three functions, their context from all of the range of training: every model."""
-    return _draw_curves(results, 0, folder, "figure9", "Figure 9")
+    """The three functions with a context from all of the range of training, every model."""
+    return _all_curves(results, 0, folder, 9)
 
 
 def figure10(results: Sequence[Result], folder: Path) -> Path:
-    """The three functions, their context from a part of the range of training: every model."""
-    return _draw_curves(results, 1, folder, "figure10", "Figure 10")
+    """The three functions with a context from a part of the range of training, every model."""
+    return _all_curves(results, 1, folder, 10)
+
+
+FIGURES = {"cmanp/figure4": figure4, "cmanp/figure6": figure6, "cmanp/figure9": figure9, "cmanp/figure10": figure10}
 
 
 def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
@@ -84,9 +88,8 @@ def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
     base = {"model": "cmanp", "study": "sizes"} | _base_sizes(results)
     found = {}
     for result in results:
-        axes = result.content["axes"]
-        sizes = {axes[axis] for axis in varied}
-        if len(sizes) == 1 and all(axes[axis] == value for axis, value in base.items() if axis not in varied):
+        sizes = {result.axes[axis] for axis in varied}
+        if len(sizes) == 1 and all(result.axes[axis] == value for axis, value in base.items() if axis not in varied):
             found[int(sizes.pop())] = result
     return dict(sorted(found.items()))
 
@@ -94,56 +97,47 @@ def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
 def study_of_blocks(results: Sequence[Result]) -> dict[str, Result]:
     """Model -> its result in the study of blocks."""
     base = {"study": "blocks"} | _base_sizes(results)
-    found = {
-        result.content["axes"]["model"]: result for result in results if base.items() <= result.content["axes"].items()
-    }
+    found = {result.axes["model"]: result for result in results if base.items() <= result.axes.items()}
     return {model: found[model] for model in MODELS if model in found}
 
 
 def _own(results: Sequence[Result], figure: str) -> list[Result]:
-    own = comparable(results, "neural_processes/analyses", lambda result: tuple(sorted(result.content["axes"].items())))
+    own = comparable(results, CONFIGS[0], lambda result: tuple(sorted(result.axes.items())))
     if not own:
-        raise UserError(f"{figure} needs results of neural_processes/analyses; there are none")
+        raise UserError(f"{figure} needs results of {CONFIGS[0]}; there are none")
     return list(own.values())
 
 
 def _base_sizes(results: Sequence[Result]) -> dict[str, str]:
-    return {axis: statistics.mode(result.content["axes"][axis] for result in results) for axis in _SIZES}
+    return {axis: statistics.mode(result.axes[axis] for result in results) for axis in _SIZES}
 
 
 def _marginal(results: Sequence[Result], *varied: str) -> dict[int, tuple[Result, str]]:
     return {size: (result, "") for size, result in curve(results, *varied).items()}
 
 
-def _seconds(result: Result, block_size: int) -> float:
-    """Time of the likelihood of one function with blocks of a size, by a model of the result's sizes."""
-    fields = {name: value for name, value in result.config["model"].items() if name != "name"} | {
-        "block_size": block_size
-    }
-    task = result.config["task"]
-    model = complexity.build(result.config["model"]["name"], **fields)
-    return complexity.seconds(complexity.judging(model, task["max_context"], task["max_points"] - task["min_context"]))
+def _draw_times(axis: Axes, results: Sequence[Result]) -> Rows:
+    """CMANP-AND's time against its block size, where it was measured."""
+    run = complexity.chosen_run(results, "blocks")
+    sizes = run.config["series"]["blocks"]["sizes"] if run else []
+    cells = {size: complexity.number(run, "blocks", "cmanp_and", size) for size in sizes}
+    times = {size: cell.mean for size, cell in cells.items() if not isinstance(cell, str) and cell.known}
+    if times:
+        axis.plot(list(times), list(times.values()), "o-", color=drawing.INK, markersize=4)
+    return [("time", "", size, "", "", "", time) for size, time in times.items()]
 
 
 def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, tuple[Result, str]], kind: str) -> Rows:
-    """A line for each kernel, from size -> (result, suffix of its metrics); error bars are those of the gap to the oracle."""
+    """A line for each kernel from size -> (result, suffix of its metrics); error bars: of the gap to the oracle."""
     rows = []
     for kernel, colour in _COLOURS.items():
-        metrics = {
-            size: (result.metrics, f"trained/{kernel}/{{}}{suffix}") for size, (result, suffix) in of_size.items()
-        }
-        drawn = np.array(
-            [  # None, which is not finite, becomes NaN
-                (
-                    found[name.format("target")]["mean"],
-                    found[name.format(f"gap_{kind}")]["sem"],
-                    found[f"trained/{kernel}/oracle_{kind}"]["mean"],
-                )
-                for found, name in metrics.values()
-            ],
-            float,
-        ).reshape(-1, 3)
-        means, errors, oracles = drawn.T.tolist()
+        drawn = []
+        for result, suffix in of_size.values():
+            target, gap = (result.metrics[f"trained/{kernel}/{name}{suffix}"] for name in ("target", f"gap_{kind}"))
+            oracle = result.metrics[f"trained/{kernel}/oracle_{kind}"]
+            drawn.append((target["mean"], gap["sem"], oracle["mean"]))
+        # None, which is not finite, becomes NaN
+        means, errors, oracles = np.array(drawn, float).reshape(-1, 3).T.tolist()
         axis.errorbar(list(of_size), means, yerr=errors, fmt="o-", color=colour, markersize=4, label=KERNELS[kernel])
         axis.plot(list(of_size), oracles, ":", color=colour, linewidth=1.0, label=f"{KERNELS[kernel]}, oracle")
         rows += [(panel, kernel, *numbers, "") for numbers in zip(of_size, means, errors, oracles)]
@@ -156,9 +150,8 @@ def _draw_levels(axis: Axes, sizes: Sequence[int], result: Result) -> Rows:
     rows = []
     for kernel, colour in _COLOURS.items():
         found, gap = (result.metrics[f"trained/{kernel}/{name}"] for name in ("target", "gap_marginal"))
-        axis.plot(
-            sizes, [found["mean"]] * len(sizes), "--", color=colour, linewidth=1.2, label=f"{KERNELS[kernel]}, CMANP"
-        )
+        levels, label = [found["mean"]] * len(sizes), f"{KERNELS[kernel]}, CMANP"
+        axis.plot(sizes, levels, "--", color=colour, linewidth=1.2, label=label)
         rows.append(("no blocks", kernel, "", found["mean"], gap["sem"], "", ""))
     return rows
 
@@ -179,20 +172,40 @@ def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows
     return drawing.save(figure, path.with_suffix(".png"))
 
 
-def _draw_curves(results: Sequence[Result], place: int, folder: Path, name: str, figure_name: str) -> Path:
-    cells = study_of_blocks(_own(results, figure_name))
+def _all_curves(results: Sequence[Result], place: int, folder: Path, number: int) -> Path:
+    cells = study_of_blocks(_own(results, f"Figure {number}"))
     if not cells:
-        raise UserError(f"{figure_name} needs a result of neural_processes/analyses with study=blocks; there is none")
+        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with study=blocks; there is none")
     figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     rows = []
     for line, (model, result) in zip(axes, cells.items()):
-        rows += curves.draw(line, result.examples, place, MODELS[model])
-    _finish(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {next(iter(cells.values())).preset})")
-    drawing.save_numbers(folder / f"{name}.csv", ["model", "function", "x", "truth", "mean", "std"], rows)
-    return drawing.save(figure, folder / f"{name}.png")
+        rows += _draw_curves(line, result.examples, place, MODELS[model].label)
+    preset = next(iter(cells.values())).preset
+    _explain(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {preset})")
+    columns = ["model", "function", "x", "truth", "mean", "std"]
+    drawing.save_numbers(folder / f"figure{number}.csv", columns, rows)
+    return drawing.save(figure, folder / f"figure{number}.png")
 
 
-def _finish(figure: Figure, axes: list[list[Axes]], heading: str) -> None:
+def _draw_curves(axes: Sequence[Axes], arrays: Mapping[str, np.ndarray], place: int, label: str) -> Rows:
+    """A panel for each function, its context in PLACES[place]; rows are (label, function, x, truth, mean, std)."""
+    rows = []
+    for index, (axis, function) in enumerate(zip(axes, curves.FUNCTIONS)):
+        x, truth, (mean, std) = arrays["x"], arrays["truth"][index], arrays["trained/prediction"][place, index]
+        seen = (arrays[f"context_{of}"][place, index] for of in "xy")
+        band = (mean - _BAND * std, mean + _BAND * std)
+        axis.fill_between(x, *band, color=drawing.RED, alpha=0.2, linewidth=0, label=f"± {_BAND} std")
+        axis.plot(x, mean, color=drawing.RED, linewidth=1.4, label="prediction")
+        axis.plot(x, truth, "--", color=drawing.INK, linewidth=1.0, label="function")
+        axis.plot(*seen, "o", color=drawing.INK, markersize=3.5, label="context")
+        margin = 0.5 * np.ptp(truth)
+        axis.set_ylim(truth.min() - margin, truth.max() + margin)
+        rows += [(label, function.name, *map(float, numbers)) for numbers in zip(x, truth, mean, std)]
+    axes[0].set_ylabel(label)
+    return rows
+
+
+def _explain(figure: Figure, axes: Sequence[Sequence[Axes]], heading: str) -> None:
     for axis, function in zip(axes[0], curves.FUNCTIONS):
         axis.set_title(function.name, fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()

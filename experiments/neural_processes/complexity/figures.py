@@ -1,0 +1,104 @@
+"""Figures 3 and 8 of the CMANP paper from results of neural_processes/complexity."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.harness import drawing
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result
+from experiments.neural_processes.complexity import tables
+from kvq_jax.models import MODELS
+
+CONFIGS = tables.CONFIGS
+_LABELS = {"memory": "temporary memory, MiB", "time": "milliseconds"}
+_COLUMNS = ["panel", "model", "what", "points", "MiB or ms", "device peak, MiB"]
+_PALETTE = (drawing.AMBER, drawing.VIOLET, drawing.BLUE, drawing.RED, drawing.GREEN, drawing.GREY, drawing.INK)
+
+
+class Panel(NamedTuple):
+    """Lines over sizes. A line is the largest of one or more series of a model; lines after the first are broken."""
+
+    lines: tuple[tuple[str, ...], ...]
+    title: str  # may hold {fixed}
+    xlabel: str
+
+
+_FIGURE3 = (
+    Panel((("joint",),), "joint prediction, {fixed} context points", "targets"),
+    Panel((("conditioning", "querying"),), "conditioning and {fixed} targets", "context points"),
+    Panel((("time",),), "querying {fixed} targets", "context points"),
+)
+_FIGURE8 = (
+    Panel((("update",), ("anew",)), "update by {fixed} points", "context points before"),
+    Panel((("query",),), "query of {fixed} targets", "context points"),
+)
+
+
+def figure3(results: Sequence[Result], folder: Path) -> Path:
+    """Memory of the joint models against targets, memory and time of the others against context."""
+    return _drawn(_required(results, "context", "Figure 3"), _FIGURE3, folder / "figure3", width=3.6)
+
+
+def figure8(results: Sequence[Result], folder: Path) -> Path:
+    """Time of an update and of a query against the size of the context."""
+    return _drawn(_required(results, "update", "Figure 8"), _FIGURE8, folder / "figure8", width=4.2)
+
+
+def run_figure(results: Sequence[Result], folder: Path) -> Path:
+    """One run: a panel for each series."""
+    (run,) = results
+    panels = [Panel(((name,),), name, series["vary"]) for name, series in run.config["series"].items()]
+    return _drawn(run, panels, folder / "figure", width=3.2)
+
+
+FIGURES = {"cmanp/figure3": figure3, "cmanp/figure8": figure8}
+
+
+def _required(results: Sequence[Result], what: str, figure: str) -> Result:
+    run = tables.chosen_run(results, what)
+    if run is None:
+        raise UserError(f"{figure} needs a result of {CONFIGS[0]} with what={what}; there is none")
+    return run
+
+
+def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Path:
+    figure, (axes,) = drawing.new_figure(1, len(panels), width=width, height=3.2)
+    colours, rows = _colours(run), []
+    for axis, panel in zip(axes, panels):
+        for index, names in enumerate(panel.lines):
+            section = run.config["series"][names[-1]]
+            title = panel.title.format(fixed=section["fixed"])
+            for model in (model for model in tables.models_of(run) if model in section["models"]):
+                how = f", {names[0]}" if index else ""
+                found = {size: _largest(run, names, model, size) for size in section["sizes"]}
+                known = {size: value for size, value in found.items() if value is not None}
+                look = dict(color=colours[model], markersize=3, label=MODELS[model].label + how)
+                axis.plot(list(known), list(known.values()), "o--" if index else "o-", **look)
+                for size, value in known.items():
+                    peak = _device_peak(run, names[-1], model, size)
+                    rows.append((title, model + how, section["quantity"], size, value, peak))
+            axis.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=_LABELS[section["quantity"]], title=title)
+        axis.legend(fontsize=8)
+    figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
+    drawing.save_numbers(path.with_suffix(".csv"), _COLUMNS, rows)
+    return drawing.save(figure, path.with_suffix(".png"))
+
+
+def _largest(run: Result, names: Sequence[str], model: str, size: int) -> float | None:
+    """The largest number of some series, without those that the model does not have; None if none is known."""
+    cells = [tables.number(run, name, model, size) for name in names]
+    return max((cell.mean for cell in cells if not isinstance(cell, str) and cell.known), default=None)
+
+
+def _device_peak(run: Result, series: str, model: str, size: int) -> float | str:
+    """MiB, or nothing where the device keeps no count."""
+    summary = run.metrics.get(f"device_peak/{series}/{model}@{size}")
+    return summary["mean"] * tables.SCALES["memory"] if summary else ""
+
+
+def _colours(run: Result) -> dict[str, str]:
+    """Model -> colour. Models whose labels differ after a hyphen share one: TNP-D and TNP-ND."""
+    stems = {model: MODELS[model].label.split("-")[0] for model in tables.models_of(run)}
+    places = {stem: place for place, stem in enumerate(dict.fromkeys(stems.values()))}
+    return {model: _PALETTE[places[stem] % len(_PALETTE)] for model, stem in stems.items()}

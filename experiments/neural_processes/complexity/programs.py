@@ -1,0 +1,151 @@
+"""What a neural process does, as programs: conditioning, querying, updating and judging; their memory and their time.
+
+A model with a state of constant size is conditioned in chunks. Any other is conditioned at once, and an update
+conditions it anew.
+
+Memory is the compiler's: what a program needs beside its arguments and its result. XLA may evaluate softmax attention
+of about a thousand keys or more (about 500 with BANP's samples) without holding all scores, also on a CPU. Memory is
+then linear, and only the time stays quadratic.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.harness import timing
+from kvq_jax.models import NeuralProcess
+from kvq_jax.models.neural_processes import condition, has_state, sample
+from kvq_jax.models.points import Points
+
+
+class Model(NamedTuple):
+    """A model of functions of one input, the shapes of its variables, and the points that a state takes at once."""
+
+    module: NeuralProcess
+    variables: Any
+    chunk: int
+
+
+class Program(NamedTuple):
+    """A function and the shapes of its arguments."""
+
+    run: Callable
+    arguments: tuple
+
+
+def shaped(module: NeuralProcess, chunk: int) -> Model:
+    """The model, its variables not computed."""
+    points, init = _points(2), functools.partial(module.init, key=jax.random.key(1))
+    return Model(module, jax.eval_shape(init, jax.random.key(0), points, points.x), chunk)
+
+
+def conditioning(model: Model, n: int) -> Program | None:
+    """context [n] -> memory; None for a model that reads its context anew for each query."""
+    if has_state(model.module, model.variables):
+        return Program(functools.partial(_condition, model), (model.variables, _points(n)))
+
+    def remember(variables, context):
+        return model.module.apply(variables, context, key=jax.random.key(0), method="remember")
+
+    program = Program(remember, (model.variables, _points(n)))
+    try:
+        jax.eval_shape(program.run, *program.arguments)
+    except ValueError:  # the interface's way of saying no
+        return None
+    return program
+
+
+def querying(model: Model, n: int, m: int) -> Program:
+    """(memory of n points, or the points; targets [m]) -> moments at the targets; by blocks: one sample of them."""
+    x, key = _points(m).x, jax.random.key(0)
+    remember = conditioning(model, n)
+    if remember is None:
+
+        def anew(variables, context, x):
+            return _moments(model.module.apply(variables, context, x, key=key))
+
+        return Program(anew, (model.variables, _points(n), x))
+
+    def query(variables, memory, x):
+        return _moments(model.module.apply(variables, memory, x, key=key, method="query"))
+
+    def by_blocks(variables, state, x):
+        seen, size = Points(*(jnp.zeros((0, 1)),) * 2), model.module.block_size
+        return sample(model.module, variables, seen, x, key=key, block_size=size, num_samples=1, state=state)
+
+    run = by_blocks if hasattr(model.module, "block_size") else query
+    return Program(run, (model.variables, jax.eval_shape(remember.run, *remember.arguments), x))
+
+
+def updating(model: Model, n: int, u: int) -> Program | None:
+    """(memory of n points, u more) -> memory of all; without a state, from all points."""
+    remember = conditioning(model, n)
+    if remember is None:
+        return None
+    if not has_state(model.module, model.variables):
+        return conditioning(model, n + u)
+    state = jax.eval_shape(remember.run, *remember.arguments)
+
+    def update(variables, state, context):
+        return _condition(model, variables, context, state)
+
+    return Program(update, (model.variables, state, _points(u)))
+
+
+def judging(model: Model, n: int, m: int) -> Program:
+    """(context [n], targets [m]) -> log-likelihood per target."""
+
+    def log_likelihood(variables, context, target):
+        return model.module.apply(variables, context, target, key=jax.random.key(0), method="log_likelihood")
+
+    return Program(log_likelihood, (model.variables, _points(n), _points(m)))
+
+
+# Phase -> (model, context points, other points: targets or new points) -> its program; None: the model has no such
+# phase.
+PHASES: dict[str, Callable[[Model, int, int], Program | None]] = {
+    "conditioning": lambda model, n, m: conditioning(model, n),
+    "querying": querying,
+    "updating": updating,
+    "anew": lambda model, n, u: conditioning(model, n + u),
+    "judging": judging,
+}
+
+
+def memory(program: Program) -> int:
+    """Bytes that the compiled program needs beside its arguments and its result."""
+    return jax.jit(program.run).lower(*program.arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+def seconds(program: Program, turns: int, budget_s: float) -> float:
+    """Time of a call on arguments of ones, the median of `turns`; repeated calls fill `budget_s` seconds."""
+    arguments = jax.tree.map(_ones, program.arguments)
+    times = timing.interleaved([functools.partial(jax.jit(program.run), *arguments)], turns, budget_s)
+    return timing.seconds(times, 0)
+
+
+def device_peak() -> int | None:
+    """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
+    statistics = jax.local_devices()[0].memory_stats()
+    return statistics and statistics.get("peak_bytes_in_use")
+
+
+def _condition(model: Model, variables: Any, context: Points, state: Any = None) -> Any:
+    return condition(model.module, variables, context, model.chunk, state=state)
+
+
+def _moments(prediction) -> tuple[jax.Array, jax.Array]:
+    return prediction.mean, prediction.variance
+
+
+def _points(n: int) -> Points:
+    shape = jax.ShapeDtypeStruct((n, 1), np.float32)
+    return Points(shape, shape)
+
+
+def _ones(shape):
+    return shape if isinstance(shape, jax.Array) else jnp.ones(shape.shape, shape.dtype)
