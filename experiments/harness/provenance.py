@@ -1,4 +1,4 @@
-"""What made a number, beside its config: the code, the packages, Python."""
+"""What a number depends on beside its config: code, packages, Python."""
 
 import ast
 import functools
@@ -12,8 +12,6 @@ from typing import Any
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "kvq_jax")
-_SHARED = ("kvq_jax", "experiments/harness", "experiments/data", "experiments/tasks", "experiments/regression")
-_NOT_TRAINING = ("tables.py", "figures.py", "drawing.py")  # they show numbers and make none
 
 
 def provenance(experiment: str) -> dict[str, Any]:
@@ -24,18 +22,32 @@ def provenance(experiment: str) -> dict[str, Any]:
 
 @functools.cache
 def code_digest(experiment: str) -> str:
-    """Sixteen hex digits of the code that trains and evaluates `experiment`, as config.experiment names it."""
-    digest = hashlib.sha256()
-    for folder in dict.fromkeys((*_SHARED, f"experiments/{experiment.replace('.', '/')}")):
-        for path in sorted((_ROOT / folder).rglob("*.py")):
-            if path.name not in _NOT_TRAINING:
-                digest.update(f"{path.relative_to(_ROOT).as_posix()}\n{_file_digest(path)}\n".encode())
-    return digest.hexdigest()[:16]
+    """Sixteen hex digits of the code that trains and evaluates `experiment`, as config.experiment names it.
+
+    That is every module of this project that the experiment and the harness import, directly or not.
+    """
+    digests, pending = {}, [f"experiments.{experiment}.experiment", "experiments.harness.launch"]
+    while pending:
+        module = pending.pop()
+        if module not in digests:
+            digests[module], imported = _module(_ROOT, module)
+            pending += imported
+    return hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()[:16]
 
 
 @functools.cache
-def _file_digest(path: Path) -> str:
-    return source_digest(path.read_text())
+def _module(root: Path, name: str) -> tuple[str, list[str]]:
+    """The digest of a module and what it imports of the project. A name that is no module counts as an empty one."""
+    path = root / name.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    source = path.read_text() if path.exists() else ""
+    names = {name.rpartition(".")[0]}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return source_digest(source), [name for name in names if name.split(".")[0] in ("kvq_jax", "experiments")]
 
 
 def source_digest(source: str) -> str:

@@ -1,9 +1,9 @@
 """Training of each experiment: steps per second, and the share of time spent outside matrix products and convolutions.
 
-The first model of each config file, one seed, with the images, features and sizes of the real data sets, which hold noise. Time
-is that of the operations of one chunk of steps, as the profiler reports it; a fusion that contains a product or a convolution
-counts as one. A program that needs more memory than is free is not run; one whose first chunk says that the turns would take
-longer than the budget is not timed again, and its line says so.
+The first model of each config file, one seed, on noise in the shapes of the real data sets. The share is of the time of
+the operations of one chunk of steps, as the profiler reports it; a fusion that contains a product or a convolution
+counts as one. A program that needs more memory than is free is not run. If the first chunk shows that the turns would
+take longer than the budget, the program is not timed again, and its line says so.
 """
 
 import gzip
@@ -27,12 +27,13 @@ from experiments.data import image_classes, sources
 from experiments.data.dataset import DataSet
 from experiments.harness import timing
 from experiments.harness.experiment import Experiment
-from experiments.intention import anomaly_data
+from experiments.intention.anomaly import data as anomaly_data
+from experiments.tasks.anomaly import Images
 from scripts.benchmarks import training
 
 _TURNS, _BUDGET_S = 5, 10.0
 _STEPS = {"tiny": 10, "quick": 20, "paper": 2}  # of a chunk
-# Config files, and the axes that a file is measured with: those of the paper's data.
+# Config files, and the axes that choose the paper's data.
 _FILES = (
     (sine, ""),
     (pixels, ",source=archive"),
@@ -75,10 +76,7 @@ def measured(experiment: Experiment, config: ConfigDict, chunk_steps: int, budge
 
 
 def free_memory() -> int:
-    """Bytes that the device, or where it does not count them the machine, can still give to a program.
-
-    Where the system does not say what is free: all of its memory.
-    """
+    """Bytes that a program can still have: of the device, else of the machine, else all memory of the machine."""
     stats = jax.devices()[0].memory_stats()
     if stats is not None:
         return stats["bytes_limit"] - stats["bytes_in_use"]
@@ -89,7 +87,7 @@ def free_memory() -> int:
 
 
 def on_noise(config: ConfigDict) -> Experiment:
-    """The experiment of a config, its data set replaced by noise of the same shapes: MNIST, mini-ImageNet or CIFAR-100."""
+    """The experiment of a config on noise in the shapes of its data set: MNIST, mini-ImageNet or CIFAR-100."""
     with (
         mock.patch.object(sources, "load", _mnist),
         mock.patch.object(image_classes, "load", _mini_imagenet),
@@ -112,7 +110,7 @@ def _mini_imagenet(source: str, data_dir: str | None, size: int, least: int = 1)
     return image_classes.ImageClasses("noise", *splits)
 
 
-def _cifar_features(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, anomaly_data.Images], dict]:
+def _cifar_features(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], dict]:
     """The splits of 100 classes, of the config's principal components, or of a ResNet-34's 512 features."""
     width = config.features.dimension if config.features.name == "raw_pixels_pca" else 512
     splits = {}
@@ -139,7 +137,7 @@ def outside_products(trainer: training.Trainer) -> float:
 
 
 def _products(hlo: str) -> set[str]:
-    """The names of the operations of a compiled program that are, call, or contain a matrix product or a convolution."""
+    """Names of the operations of a compiled program that are, call or contain a matrix product or a convolution."""
     product = re.compile(r" (dot|convolution)\(|custom_call_target=\"[^\"]*(gemm|matmul|conv|dot)", re.IGNORECASE)
     named = [(line, re.match(r"\s*(?:ROOT )?%?([\w.\-]+) = ", line)) for line in hlo.splitlines()]
     bodies, body = set(), None  # the computations that have a product

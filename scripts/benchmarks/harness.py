@@ -1,4 +1,4 @@
-"""What the harness gains on one model: scan against a Python loop, vmapped seeds against one seed, a warm compile cache."""
+"""What the harness gains on one model: scan over a Python loop, vmapped seeds over one, a warm compilation cache."""
 
 import json
 import os
@@ -33,8 +33,9 @@ def main() -> None:
     print(f"{_SEEDS} vmapped seeds   {_SEEDS * seeds:8.0f} seed-steps/s   {gain:.2f} times one seed")
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_first_step(cache) for _ in range(2))
+    gain = cold / warm
     print(
-        f"first step of a process, compile cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm"
+        f"first step of a process, compilation cache cold {cold:.2f} s, warm {warm:.2f} s: {gain:.1f} times faster warm"
     )
 
 

@@ -23,27 +23,34 @@ def test_code_counts(old, new):
     assert source_digest(SOURCE) != source_digest(SOURCE.replace(old, new))
 
 
-def test_an_experiment_is_what_it_shares_and_its_own_folder(tmp_path, monkeypatch):
+def test_an_experiment_is_what_it_and_the_harness_import(tmp_path, monkeypatch):
     def digest(experiment):
         code_digest.cache_clear()
-        provenance._file_digest.cache_clear()
+        provenance._module.cache_clear()
         return code_digest(experiment)
 
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
-    files = ("kvq_jax/ops/a.py", "experiments/harness/step.py", "experiments/paper/one/experiment.py")
-    drawn = ("experiments/paper/one/tables.py", "experiments/paper/one/figures.py", "experiments/harness/drawing.py")
-    other = ("experiments/paper/two/experiment.py", "scripts/sweep.py")
-    for name in files + drawn + other:
+    files = {
+        "kvq_jax/__init__.py": "",
+        "kvq_jax/ops/a.py": "",
+        "experiments/harness/step.py": "",
+        "experiments/harness/launch.py": "from experiments.harness import step",
+        "experiments/paper/one/experiment.py": "import jax\n\ndef build():\n    from kvq_jax.ops.a import b",
+    }
+    others = {
+        "kvq_jax/ops/c.py": "",
+        "experiments/paper/one/tables.py": "import experiments.paper.one.experiment",
+        "experiments/paper/two/experiment.py": "from kvq_jax.ops.c import d",
+    }
+    for name, text in (files | others).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("a = 1\n")
+        (tmp_path / name).write_text(text)
     before = digest("paper.one")
-    assert len(before) == 16 and before != digest("paper.two")
-    for name in drawn + other:
-        (tmp_path / name).write_text("a = 2\n")
+    assert len(before) == 16 and before not in (digest("paper.two"), digest("paper.none"))
+    for name, text in (files | others).items():
+        (tmp_path / name).write_text(f"{text}\na = 2")
+        assert (digest("paper.one") == before) == (name in others), name
+        (tmp_path / name).write_text(f"# a comment\n{text}")
         assert digest("paper.one") == before, name
-    for name in files:
-        (tmp_path / name).write_text("a = 2\n")
-        assert digest("paper.one") != before, name
-        (tmp_path / name).write_text("a = 1\n")
     code_digest.cache_clear()
-    provenance._file_digest.cache_clear()
+    provenance._module.cache_clear()
