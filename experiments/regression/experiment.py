@@ -73,9 +73,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         def one(task_key):
             sampled = getattr(judged, "picture", judged.sample)(task_key, test)
             predict = predictor(model, variables, sampled.target, task_key)
-            arrays = _named("context", sampled.context) | _named("target", sampled.target) | oracle(judged, sampled)
+            arrays = _named("context", sampled.context) | _named("target", sampled.target)
             if not evaluation.example_counts:
-                return arrays | predict(sampled.context)
+                return arrays | oracle(judged, sampled) | predict(sampled.context)
             del arrays["context_mask"]
             return arrays | over_counts(predict, sampled.context, evaluation.example_counts)
 
@@ -146,7 +146,7 @@ def mean_loss(model: nn.Module) -> Callable:
 
 
 def _resized(task: Any, context: int | None, data: Any) -> Any:
-    """The sampler with exactly `context` observations; unchanged for None. Raises ConfigError where it has not so many."""
+    """The sampler with exactly `context` observations, if any. Raises ConfigError where it has not so many points."""
     if context is None:
         return task
     try:
@@ -158,7 +158,7 @@ def _resized(task: Any, context: int | None, data: Any) -> Any:
 
 
 def _load(task: Any, section: ConfigDict | None, data_dir: str | None) -> tuple[dict, dict]:
-    """What the sampler is given, by split: images [n, height, width] uint8, its own data, or None; and how to quote it."""
+    """Split -> images [n, height, width] uint8, data of the sampler, or None; and how to quote the data."""
     if isinstance(task, Pixels) != (section is not None):
         raise ConfigError("config.data: a section for the task pixels, None for every other task")
     if section is None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from experiments.tasks import Task, has_oracle, oracle_log_likelihood
-from kvq_jax.models import NeuralProcess, Points
+from kvq_jax.models import Points
 
 
 def measures(model: nn.Module, variables: Any, sampler: Any, task: Task, task_key: jax.Array) -> Callable:
@@ -19,7 +19,7 @@ def measures(model: nn.Module, variables: Any, sampler: Any, task: Task, task_ke
         given = task._replace(context=context)
         prediction = predictor(model, variables, task.target, task_key)(context)["prediction"]
         values = {"mse": squared_error(prediction, task.target)}
-        if isinstance(model, NeuralProcess):
+        if hasattr(model, "log_likelihood"):
             judge = model.apply(variables, context, task.target, key=model_key, method="log_likelihood")
             values["log_likelihood"] = judge.mean()
         if has_oracle(sampler):
@@ -54,10 +54,10 @@ def squared_error(prediction: jax.Array, target: Points) -> jax.Array:
 
 
 def over_counts(function: Callable[[Points], Any], context: Points, counts: Sequence[int]) -> Any:
-    """`function` of the first `count` points of a context, for each of the increasing counts: leaves [counts, ...].
+    """`function` of the first `count` points of a context, for each of the increasing counts: leaves [C, ...].
 
-    One count at a time: that takes less memory than all at once, and half the time. Counts within a factor of four share
-    a program, in which masks tell them apart. Points that are in none of its contexts are cut off.
+    One count at a time: that takes less memory than all at once, and half the time. Counts within a factor of four
+    share a program, in which masks tell them apart. Points that are in none of its contexts are cut off.
     """
     found = []
     for together in programs(counts):

@@ -1,13 +1,13 @@
 """What a task is, whatever paper it comes from: points of one function that a model sees, and points that it predicts.
 
-A sampler is a frozen dataclass whose fields are the config's `task` section:
+A sampler is a frozen dataclass whose fields are the config's `task` section. Its methods:
 
-    sample(key, data) -> Task          pure, of fixed shapes: numbers of points vary by mask. `data`: arrays of one split, or None
-    picture(key, data) -> Task         optional: the same function with targets that can be drawn
-    data() -> {split: arrays}          optional: the sampler's own data, of the splits train, validation and test
-    oracle(task, x, mask) -> MultivariateNormal    optional: the law of the targets of one output given the context and the truth
-    exact                              with oracle(): whether the law is the true one under the sampler's settings
-    answers(task) -> {method: prediction [M, dy]}  optional: predictions of methods that are told what models have to learn
+    sample(key, data) -> Task           pure, of fixed shapes: numbers of points vary by mask. data: of a split, or None
+    picture(key, data) -> Task          optional: the same function, with targets that can be drawn
+    data() -> {split: arrays}           optional: the sampler's own data, of the splits train, validation and test
+    answers(task) -> {method: [M, dy]}  optional: predictions in closed form, of methods that are told what to learn
+    oracle(task, x, mask)               optional: the MultivariateNormal law of targets of one output, given the truth
+    exact                               with oracle(): whether the targets are drawn from this law
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from kvq_jax.models.points import Points
 
 
 class Task(NamedTuple):
-    """One function: context [N, dx] -> [N, dy], targets [M, dx] -> [M, dy]; any leading dimensions for a batch of tasks."""
+    """One function: context [N, dx] -> [N, dy], targets [M, dx] -> [M, dy]. A batch of tasks has leading dimensions."""
 
     context: Points
     target: Points
@@ -34,7 +34,7 @@ def has_oracle(sampler: Any) -> bool:
 
 
 def oracle_log_likelihood(sampler: Any, task: Task) -> dict[str, jax.Array]:
-    """log p(targets | context, truth) / M of one task: of each target alone ('marginal') and of all together ('joint')."""
+    """log p(targets | context, truth) / M of one task: each target alone ('marginal') and all together ('joint')."""
 
     def of_kinds(task):
         joint = sampler.oracle(task, task.target.x, task.target.mask)

@@ -1,4 +1,4 @@
-"""Episodes of few-shot classification: some classes of a split, a few images of each to learn from, others to classify."""
+"""Episodes of few-shot classification: a few images of each of some classes to learn from, others to classify."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ class Images(flax.struct.PyTreeNode):
 
 
 class Episode(flax.struct.PyTreeNode):
-    """One task: N = way x shot labelled images, M = way x query to classify, ordered by label. Labels are one-hot, float32."""
+    """N = way x shot labelled images and M = way x query images to classify, in the order of their one-hot labels."""
 
     context_image: jax.Array  # [N, H, W, C] uint8
     context_label: jax.Array  # [N, way]
@@ -37,7 +37,7 @@ class Episode(flax.struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """`way` classes, drawn without replacement and labelled in the order drawn; of each, `shot` + `query` different images."""
+    """`way` classes, drawn without replacement, labelled in that order; `shot` + `query` different images of each."""
 
     way: int
     shot: int
@@ -50,7 +50,7 @@ class Episodes:
             )
 
     def draw(self, key: jax.Array, member: jax.Array) -> jax.Array:
-        """Numbers of the images of one episode [way, shot + query], a row for each label. Every class must have so many."""
+        """Numbers of the images of one episode [way, shot + query], a row for each label. Every class has so many."""
         class_key, image_key = jax.random.split(key)
         chosen = member[jax.random.permutation(class_key, len(member))[: self.way]]
         rank = jnp.where(chosen >= 0, jax.random.uniform(image_key, chosen.shape), -1.0)  # what is not there comes last

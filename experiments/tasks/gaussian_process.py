@@ -1,7 +1,8 @@
 """Functions of one-dimensional Gaussian processes as tasks, and the exact posterior that no model can beat.
 
-The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP slides. Each function has its own kernel
-parameters, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I: the noise is inside context and targets.
+The task of the TNP, LBANP and CMANP papers (CMANP, Section 4.2) and of the ANP slides. Each function has kernel
+parameters of its own, x ~ U(position), and y ~ N(0, K) with K = scale^2 k(x, x') + noise^2 I. The noise is part of
+context and targets.
 """
 
 import dataclasses
@@ -36,18 +37,18 @@ KERNELS = {
 
 @dataclasses.dataclass(frozen=True)
 class GaussianProcess:
-    """A law of functions, of N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N} targets.
+    """A law of functions, with N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N}.
 
-    Each task has its own N and M. The published code gives all tasks of a batch the same two; the law of one task, and with it
-    the expected loss and gradient, is the same, as losses are means over the tasks of a number of each.
+    Each task has N context points and M targets of its own. In the published code all tasks of a batch have the same N
+    and M. The law of one task is the same, and so are the expected loss and gradient: losses are means over tasks.
 
     Attributes:
       kernel: rbf, matern (nu = 5/2) or periodic.
       length_scale, scale, period: (lowest, highest) of the uniform law of each.
-      noise: standard deviation of the Gaussian noise in y; more than 0, which keeps K positive definite in float32 without
-        jitter (smallest eigenvalue noise^2; that of the published 0.02 is far above the rounding of K, about 1e-6).
-      t_scale: (lowest, highest) scale of further noise by Student's t, uniform for each point; (0, 0) is none. The published
-        t_noise is (t, t), and (0, 0.15) for its -1.
+      noise: standard deviation of the Gaussian noise in y; more than 0, which keeps K positive definite without
+        jitter: its smallest eigenvalue is noise^2, and the published 0.02^2 is far above the rounding of K, about 1e-6.
+      t_scale: (lowest, highest) scale of further noise by Student's t, uniform for each point; (0, 0) is none. The
+        published t_noise=t is (t, t), and its -1 is (0, 0.15).
       t_freedom: degrees of freedom of it; 2.1 is published.
       position: (lowest, highest) x.
       min_context, max_context, min_targets, max_points: of the numbers of points.
@@ -93,8 +94,8 @@ class GaussianProcess:
     def sample(self, key: jax.Array, data: None) -> Task:
         """One function, its Hyperparameters as the truth. `data` is not used.
 
-        The function is drawn at max_points points. The first N are the context, in max_context slots; the last M, from the end,
-        are the targets, in most_targets slots. Empty slots are 0.
+        The function is drawn at max_points points. The first N are the context, in max_context slots; the last M, from
+        the end, are the targets, in most_targets slots. Empty slots are 0.
         """
         n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
         uniform = jax.random.uniform(
@@ -113,10 +114,10 @@ class GaussianProcess:
         return Task(context, _first(m, self.most_targets, x[::-1], y[::-1]), hyperparameters)
 
     def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
-        """The posterior of y at x [M, 1] given the context and the kernel's parameters; absent targets: mean 0, variance 1.
+        """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.
 
-        With the Cholesky factor L of K over context C and targets T, mean = L_TC L_CC^-1 y_C, and L_TT is the factor of the
-        posterior covariance: no difference of near numbers is taken, which float32 could not bear.
+        With the Cholesky factor L of K over context C and targets T, mean = L_TC L_CC^-1 y_C, and L_TT is the factor of
+        the posterior covariance: no difference of near numbers is taken, which float32 could not bear.
         """
         n = task.context.x.shape[-2]
         there = jnp.concatenate([whole_mask(task.context), whole_mask(Points(x, x, mask))])

@@ -2,9 +2,9 @@
 
     v_i = a R k_i + w + noise,        asked: z_j = a R q_j + w
 
-with a random rotation R, translation w and scale a for each task. Kabsch's algorithm finds R, Umeyama's (1991) also a and w.
-The map is affine, so least squares of v on (k, 1), which is Intention on raw inputs with a column of ones, finds it too, but
-takes more of the noise for a part of the map.
+with a random rotation R, translation w and scale a for each task. Kabsch's algorithm finds R, Umeyama's (1991) also a
+and w. The map is affine, so least squares of v on (k, 1), which is Intention on raw inputs with a column of ones, finds
+it too, but takes more of the noise for a part of the map.
 """
 
 import dataclasses
@@ -21,8 +21,9 @@ from kvq_jax.ops import intention
 class Kabsch:
     """Similarity maps of the plane or of space. The paper gives no distribution; all of them are settings.
 
-    k and q ~ N(0, point_std^2 I), w ~ N(0, translation_std^2 I), noise of the pairs N(0, noise_std^2 I); z has none. The scale a
-    and the angle of R are uniform in their ranges; in three dimensions the axis of R is uniform on the sphere.
+    k and q ~ N(0, point_std^2 I), w ~ N(0, translation_std^2 I), noise of the pairs N(0, noise_std^2 I); z has none.
+    The scale a and the angle of R are uniform in their ranges; in three dimensions the axis of R is uniform on the
+    sphere.
     """
 
     dimension: int  # 2 or 3
@@ -73,7 +74,7 @@ def _turn(angle: jax.Array) -> jax.Array:
 
 
 def _turn_about(axis: jax.Array, angle: jax.Array) -> jax.Array:
-    """The rotation [3, 3] about an axis [3] of any length, by Rodrigues' formula I + sin G + (1 - cos) G^2, G x = axis x x."""
+    """The rotation [3, 3] about an axis [3] of any length: Rodrigues' I + sin G + (1 - cos) G^2, G x = axis x x."""
     x, y, z = axis / jnp.linalg.norm(axis)
     cross = jnp.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return jnp.eye(3) + jnp.sin(angle) * cross + (1 - jnp.cos(angle)) * jnp.matmul(cross, cross, precision="highest")
@@ -82,8 +83,9 @@ def _turn_about(axis: jax.Array, angle: jax.Array) -> jax.Array:
 def umeyama(points: jax.Array, images: jax.Array, queries: jax.Array) -> jax.Array:
     """The queries [M, d] under the similarity a R x + w, det R = 1, that fits the pairs [N, d] best (Umeyama 1991).
 
-    With U S V' the singular value decomposition of the covariance of images and points, less their means: R = U D V', D = I
-    but for its last entry, det(U) det(V); a = tr(S D) / var(points); w = mean(images) - a R mean(points).
+    With U S V' the singular value decomposition of the covariance of images and points, both less their means:
+    R = U D V', where D is I but for its last entry, det(U) det(V); a = tr(S D) / var(points);
+    w = mean(images) - a R mean(points).
     """
     x, y = points - points.mean(0), images - images.mean(0)
     left, strengths, right = jnp.linalg.svd(jnp.matmul(y.T, x, precision="highest"))
@@ -94,7 +96,7 @@ def umeyama(points: jax.Array, images: jax.Array, queries: jax.Array) -> jax.Arr
 
 
 def affine(points: jax.Array, images: jax.Array, queries: jax.Array) -> jax.Array:
-    """The queries [M, d] under the affine map that fits the pairs [N, d] best: untrained Intention, alpha = 0, on (x, 1)."""
+    """The queries [M, d] under the affine map that fits the pairs [N, d] best: Intention on (x, 1), alpha = 0."""
     return intention(_with_one(queries), _with_one(points), images, alpha=0)
 
 

@@ -38,7 +38,7 @@ class LeastSquares:
 def oracle(task: LinearTask) -> jax.Array:
     """The weights pinv(x) y, [d]: exact up to rounding where there are as many points as dimensions or more.
 
-    With just as many the system is square, and at times so ill conditioned that rounding in float32 shows in the mean error,
-    though not in the median.
+    With just as many the system is square, and at times so ill conditioned that rounding in float32 shows in the mean
+    error, though not in the median.
     """
     return intention_weights(task.x, task.y, alpha=0)[..., 0]

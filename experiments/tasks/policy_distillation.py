@@ -1,13 +1,13 @@
 """Policy distillation (Intention paper, Section 5.3, Appendix 6): a target from five distances to it.
 
-An environment is a target t; an observation is a place o with its squared distance d = |o - t|^2. As a few-shot regression, the
-context are the places with their distances, and the prediction at query number j is the coordinate t_j.
+An environment is a target t; an observation is a place o with its squared distance d = |o - t|^2. As a few-shot
+regression, the context are the places with their distances, and the prediction at query number j is the coordinate t_j.
 
     context (o, 1) -> d        query (e_j, 0) -> t_j
 
 (o, 1) and (e_j, 0) are homogeneous coordinates of a point and of the direction j. Why they are the right ones: with
-|o - t|^2 - |o|^2 = -2 o.t + |t|^2 one linear regression gives the answer, w = (t, |t|^2) from keys (-2 o, 1), and the query
-(e_j, 0) reads its row j. A model has to find this linearisation; given it, Intention needs no training
+|o - t|^2 - |o|^2 = -2 o.t + |t|^2 one linear regression gives the answer, w = (t, |t|^2) from keys (-2 o, 1), and the
+query (e_j, 0) reads its row j. A model has to find this linearisation; given it, Intention needs no training
 (`linearised_intention`).
 """
 
@@ -53,9 +53,9 @@ class PolicyDistillation:
 
 
 def trilateration(places: jax.Array, distances: jax.Array) -> jax.Array:
-    """The point [d] with squared distances [N, 1] to the places [N, d]: exact where these are N > d in general position.
+    """The point [d] with squared distances [N, 1] to the places [N, d]: exact for N > d places in general position.
 
-    Less their means, the equations d_i - |o_i|^2 = -2 o_i.t + |t|^2 lose |t|^2 and leave t alone, by the pseudo-inverse.
+    Less their means, the equations d_i - |o_i|^2 = -2 o_i.t + |t|^2 lose |t|^2. The pseudo-inverse then gives t.
     """
     key, value = _linearised(places, distances)
     return intention_weights(_centred(key[:, :-1]), _centred(value), alpha=0)[:, 0]

@@ -1,8 +1,8 @@
-"""The wheel bandit: five arms, a disc cut at radius delta (Riquelme et al. 2018, arXiv 1802.09127; CMANP paper, Appendix C.2).
+"""The wheel bandit: five arms, a disc cut at radius delta (Riquelme et al. 2018, arXiv 1802.09127).
 
-A context is a point of the unit disc. Within radius delta arm 0 pays best, about 1.2 against 1; beyond it the arm of the
-point's quadrant pays about 50. Here are the wheels of the published code, point for point, a sampler of fresh ones for use
-inside jit, and the two readings of how models are trained on them.
+A context is a point of the unit disc. Within radius delta arm 0 pays best, about 1.2 against 1; beyond it the arm of
+the point's quadrant pays about 50. Here are the wheels of the published code, point for point, fresh wheels drawn
+inside jit, and the two readings of how models are trained on them (CMANP paper, Appendix C.2).
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class Rewards:
             raise ValueError(f"standard deviations are not negative, got {self.small_std} and {self.large_std}")
 
     def wheel(self, x, delta, small_noise, large_noise) -> Wheel:
-        """The rounds at x [..., n, 2] from standard normal noise [..., n, 5] and [..., n]; all of NumPy, or all of JAX."""
+        """The rounds at x [..., n, 2] from standard normal noise [..., n, 5] and [..., n]; all NumPy or all JAX."""
         xp = x.__array_namespace__()
         quadrant, outside = quadrant_arm(x), is_outside(x, delta)
         small = xp.asarray(MEANS, dtype=x.dtype) + self.small_std * small_noise
@@ -65,8 +65,8 @@ def is_outside(x, delta):
 def published_wheel(points: int, delta: float, order: int, rewards: Rewards, start: int = 0) -> Wheel:
     """The wheel of the published code, in float32, from NumPy's legacy generator.
 
-    It draws blocks of points // 3 locations in the square and keeps those in the disc, then for one round after the other the
-    five small rewards and, where one arm pays well, the large one.
+    It draws blocks of points // 3 locations in the square and keeps those in the disc, then for one round after the
+    other the five small rewards and, where one arm pays well, the large one.
 
     Args:
       points: number of rounds. A smaller wheel has the first locations of a larger one.
@@ -123,7 +123,7 @@ class FixedWheels:
         _check(self)
 
     def data(self) -> dict[str, Wheel]:
-        """The published wheels to train on; others of the same radii, with rounds never seen, to validate and to test."""
+        """The published wheels to train on; to validate and to test, unseen rounds of the same radii."""
         points, rewards = self.context + self.targets, Rewards(self.small_std, self.large_std)
 
         def wheels(start):
@@ -168,7 +168,7 @@ WHEELS = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
 
 
 def drop_rewards(key: jax.Array, reward: jax.Array, probability: float) -> jax.Array:
-    """Rewards of which each is replaced by N(0, 1) with the given probability: to a model, an arm that was not pulled."""
+    """Rewards, each replaced by N(0, 1) with the given probability: to a model, an arm that was not pulled."""
     drop_key, noise_key = jax.random.split(key)
     dropped = jax.random.bernoulli(drop_key, probability, reward.shape)
     return jnp.where(dropped, jax.random.normal(noise_key, reward.shape), reward)

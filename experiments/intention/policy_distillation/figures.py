@@ -8,27 +8,22 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, model_name, required
+from experiments.intention.closed_form import answers, model_name, required, short
+from experiments.regression.figures import colour
+from experiments.regression.labels import METHODS, label, model_of
 
-COLOURS = {
-    "intention": drawing.RED,
-    "attention": drawing.BLUE,
-    "neural_process": drawing.GREEN,
-    "mlp": drawing.VIOLET,
-    "maml": drawing.AMBER,
-}
 _SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lower panels
-_TARGET = dict(
-    marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6
-)  # above a prediction that hits it
+# The target lies above a prediction that hits it.
+_TARGET = dict(marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6)
 _FLOOR = 1e-9  # of the errors that Figure 9 draws: below it rounding has its say
 
 
 def figure8(results: Sequence[Result], folder: Path) -> Path:
-    """Four environments: observations, reward, target and every model's prediction; below, the surroundings of the target.
+    """Four environments: observations, reward, target and every model's prediction; below, the target's surroundings.
 
-    The grey rings are a Gaussian of standard deviation 1 around the target, of which the paper says neither width nor use: the
-    models are given squared distances. The dot of an observation is the larger, the greater the Gaussian is there.
+    The grey rings are a Gaussian of standard deviation 1 around the target, of which the paper says neither width nor
+    use: the models are given squared distances. The dot of an observation is the larger, the greater the Gaussian is
+    there.
     """
     found = required(results, "policy_distillation", "Figure 8")
     examples = {model: result.examples for model, result in found.items()}
@@ -66,13 +61,13 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.6, height=3.6)
     bodies = [
-        (MODELS[model], COLOURS[model], errors(result, "trained/prediction"), result.metrics["trained/mse"])
+        (label(model), colour(model), errors(result, "trained/prediction"), result.metrics["trained/mse"])
         for model, result in found.items()
     ]
     given = "linearised_intention"
     bodies.append(("Intention,\nuntrained,\nlinearised", drawing.GREY, errors(first, given), answers(first)[given]))
-    for place, (_, colour, values, summary) in enumerate(bodies):
-        _draw_violin(axis, place, colour, values)
+    for place, (_, shade, values, summary) in enumerate(bodies):
+        _draw_violin(axis, place, shade, values)
         if summary["median"] is not None:
             axis.plot(
                 [place - 0.25, place + 0.25], [max(summary["median"], _FLOOR)] * 2, color=drawing.INK, linewidth=1.2
@@ -87,13 +82,14 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     axis.set_ylabel("squared error of a coordinate")
     exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
-        f"Policy distillation, preset {first.preset}: median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
+        f"Policy distillation, preset {first.preset}: "
+        f"median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
         f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}",
         fontsize=9,
     )
     numbers = ["mean", "sem", "median", "n"]
     summaries = {name.replace("\n", " "): summary for name, _, _, summary in bodies}
-    summaries[ANSWERS["trilateration"]] = answers(first)["trilateration"]
+    summaries[METHODS["trilateration"]] = answers(first)["trilateration"]
     rows = [(name, *(summary[number] for number in numbers)) for name, summary in summaries.items()]
     drawing.save_numbers(folder / "figure9.csv", ["predictions_of", *numbers], rows)
     return drawing.save(figure, folder / "figure9.png")
@@ -102,21 +98,21 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run: two environments, and predicted against true coordinates."""
     (result,) = results
-    model, arrays = result.config["model"]["name"], result.examples
+    model, arrays = model_of(result), result.examples
     figure, axes = drawing.new_figure(1, 3, width=2.8, height=2.9)
     for environment, axis in zip(range(len(arrays["target"])), axes[0][:2]):
         _draw_environment(axis, {model: arrays}, environment)
         axis.set_title(f"environment {environment + 1}")
     axis = axes[0][2]
     axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
-    axis.plot(arrays["target"].ravel(), arrays["trained/prediction"].ravel(), ".", color=COLOURS[model], markersize=2)
+    axis.plot(arrays["target"].ravel(), arrays["trained/prediction"].ravel(), ".", color=colour(model), markersize=2)
     axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
     figure.suptitle(f"{model_name(result)}, preset {result.preset}", fontsize=10)
     return drawing.save(figure, folder / "figure.png")
 
 
 def errors(result: Result, predictions: str) -> np.ndarray:
-    """[environments]: the squared error, over the two coordinates, of what examples.npz holds under the name `predictions`."""
+    """[environments]: the squared error, over the two coordinates, of the `predictions` that examples.npz holds."""
     arrays = result.examples
     return np.mean((arrays[predictions].astype(float) - arrays["target"]) ** 2, -1)
 
@@ -141,7 +137,7 @@ def _draw_surroundings(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarra
     errors = {
         model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()
     }
-    outside = [MODELS[model] for model, error in errors.items() if error > _ZOOM]
+    outside = [label(model) for model, error in errors.items() if error > _ZOOM]
     if outside:
         axis.text(0.03, 0.03, "outside: " + ", ".join(outside), transform=axis.transAxes, fontsize=7)
     axis.set(xlim=(x - _ZOOM, x + _ZOOM), ylim=(y - _ZOOM, y + _ZOOM), aspect="equal")
@@ -162,11 +158,11 @@ def _draw_predictions(
     axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int, size: float
 ) -> None:
     for model, arrays in reversed(examples.items()):  # Intention last, on top
-        look = dict(color=COLOURS[model], markersize=size, markeredgecolor="white", markeredgewidth=0.6)
-        axis.plot(*arrays["trained/prediction"][environment], "*", **look, zorder=5, label=MODELS[model])
+        look = dict(color=colour(model), markersize=size, markeredgecolor="white", markeredgewidth=0.6)
+        axis.plot(*arrays["trained/prediction"][environment], "*", **look, zorder=5, label=label(model))
 
 
-def _draw_violin(axis: Axes, place: int, colour: str, values: np.ndarray) -> None:
+def _draw_violin(axis: Axes, place: int, shade: str, values: np.ndarray) -> None:
     """The density of log10(values), of those that are finite, as a body of constant greatest width."""
     logarithms = np.log10(np.maximum(values[np.isfinite(values)], _FLOOR))
     if not len(logarithms):
@@ -175,21 +171,19 @@ def _draw_violin(axis: Axes, place: int, colour: str, values: np.ndarray) -> Non
     width = max(1.06 * logarithms.std() * len(logarithms) ** -0.2, 1e-3)  # Scott's rule
     density = np.exp(-(((grid[:, None] - logarithms) / width) ** 2) / 2).sum(-1)
     half = 0.4 * density / density.max()
-    axis.fill_betweenx(10**grid, place - half, place + half, color=colour, alpha=0.55, linewidth=0)
-
-
-def short(number: float | None) -> str:
-    """Two significant digits of a number of result.json, which has None for what is not finite."""
-    return "not finite" if number is None else f"{number:.2g}"
+    axis.fill_betweenx(10**grid, place - half, place + half, color=shade, alpha=0.55, linewidth=0)
 
 
 def _legend(figure, models) -> None:
     from matplotlib.lines import Line2D
 
-    marks = [(MODELS[model], COLOURS[model], "*", 9) for model in models]
+    marks = [(label(model), colour(model), "*", 9) for model in models]
     marks += [("observation (larger: nearer)", drawing.INK, "o", 5), ("target", drawing.INK, "+", 9)]
     handles = [
-        Line2D([], [], label=label, color=colour, marker=mark, markersize=size, linestyle="")
-        for label, colour, mark, size in marks
+        Line2D([], [], label=name, color=shade, marker=mark, markersize=size, linestyle="")
+        for name, shade, mark, size in marks
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+
+
+FIGURES = {"intention/figure8": figure8, "intention/figure9": figure9}

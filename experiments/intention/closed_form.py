@@ -1,4 +1,4 @@
-"""What policy distillation and the generalised Kabsch task show alike: names, the choice of results, the table."""
+"""Tasks with answers in closed form: what policy distillation and the generalised Kabsch task show alike."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,33 +6,20 @@ from collections.abc import Callable, Sequence
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
+from experiments.regression.labels import METHODS, label, model_of
 
-# Names of the models as the paper writes them, in its order. MAML is none of its baselines here.
-MODELS = {
-    "intention": "Intention",
-    "attention": "Attention",
-    "neural_process": "Neural Process",
-    "mlp": "MLP",
-    "maml": "MAML",
-}
-# Methods that are told what the models have to learn; a metric is named after each: '<method>_mse'.
-ANSWERS = {
-    "trilateration": "trilateration (oracle)",
-    "linearised_intention": "Intention, untrained, linearised inputs",
-    "umeyama": "Umeyama (similarity, oracle)",
-    "affine": "affine least squares (oracle)",
-}
+MODELS = ("intention", "attention", "neural_process", "mlp", "maml")  # in the paper's order, which has no MAML here
 # A model in another form than the preset's own has a row of its own. Form -> what its name then has behind it.
 _FORMS = {"": "", "paper": ", the paper's form", "regression": ", few-shot regressor"}
 
-Choice = Callable[[Sequence[Result], str], dict[str, Result]]
 Row = tuple[str, str]  # model, form
 
 
 def chosen(results: Sequence[Result], experiment: str) -> dict[str, Result]:
-    """Model -> result of 'policy_distillation' or 'kabsch', in the order of MODELS: one preset, one dimension, any point cloud.
+    """Model -> result of 'policy_distillation' or 'kabsch', in the order of MODELS: of one preset and dimension.
 
-    A cloud is only drawn: of runs that differ in nothing else, and so have the same errors, it is the one with a real cloud.
+    A point cloud is only drawn. Of runs that differ in nothing else, and so have the same errors, one with a real cloud
+    is chosen.
     """
     own = _each_training(results, experiment)
     return _in_order(_comparable(own, experiment, lambda result: (_form(result), _dimension(result))))
@@ -45,12 +32,7 @@ def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result
     )
 
 
-def model_name(result: Result) -> str:
-    """'Intention', or 'Intention, the paper's form' where the preset's own is another."""
-    return _name(_row(result))
-
-
-def required(results: Sequence[Result], experiment: str, figure: str, choose: Choice = chosen) -> dict[str, Result]:
+def required(results: Sequence[Result], experiment: str, figure: str, choose: Callable = chosen) -> dict[str, Result]:
     """What `choose` chooses. Raises UserError where there is no result."""
     found = choose(results, experiment)
     if not found:
@@ -58,14 +40,24 @@ def required(results: Sequence[Result], experiment: str, figure: str, choose: Ch
     return found
 
 
+def model_name(result: Result) -> str:
+    """'Intention', or 'Intention, the paper's form' where the preset's own is another."""
+    return _name(_row(result))
+
+
 def answers(result: Result) -> dict[str, dict]:
-    """Method -> summary of its squared error, for those of ANSWERS that the run has measured."""
-    found = {method: result.metrics.get(f"trained/{method}_mse") for method in ANSWERS}
-    return {method: summary for method, summary in found.items() if summary}
+    """Method -> summary of its squared error, for those of METHODS that the run has measured."""
+    found = {method: f"trained/{method}_mse" for method in METHODS}
+    return {method: result.metrics[name] for method, name in found.items() if name in result.metrics}
+
+
+def short(number: float | None) -> str:
+    """Two significant digits of a number of result.json, which has None for what is not finite."""
+    return "not finite" if number is None else f"{number:.2g}"
 
 
 def error_table(results: Sequence[Result], title: str, figure: str, note: str, models: Sequence[str] = ()) -> Table:
-    """Mean and median squared error of each model and of each method that knows the task.
+    """Mean and median squared error of each model and of each method in closed form.
 
     Args:
       results: one for each model and form, at least one.
@@ -74,55 +66,34 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
       models: models that get a row in any case; one without a result gets missing cells.
     """
     by_row = {_row(result): result for result in results}
-    first = results[0]
     places = list(dict.fromkeys([*((model, "") for model in models), *by_row]))
     summaries = [by_row[place].metrics["trained/mse"] if place in by_row else None for place in places]
     means, medians, best = list(map(measured, summaries)), list(map(median, summaries)), ""
     if len(places) > 1:
         means, medians, best = mark_best(means), mark_best(medians), f", {BEST}"
     rows = [(_name(place), list(cells)) for place, *cells in zip(places, means, medians)]
-    rows += [(ANSWERS[method], [measured(summary), median(summary)]) for method, summary in answers(first).items()]
+    rows += [(METHODS[method], [measured(of), median(of)]) for method, of in answers(results[0]).items()]
     rows.append((f"the paper's {figure}", ["(curve)"] * 2))
     told = facts(results, "trained/mse")
     caption = (
-        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean ± "
-        f"standard error and median over {told['n']} tasks{best}. {note} The paper prints no numbers for this figure."
+        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean "
+        f"± standard error and median over {told['n']} tasks{best}. {note} The paper prints no numbers for this figure."
     )
     return Table(title, ["predictions of", "MSE", "median"], rows, caption, facts=told)
 
 
-# Experiment -> the words of its table.
-_WORDS = {
-    "policy_distillation": dict(
-        title="Policy distillation: squared error of a coordinate of the target",
-        figure="Figure 9",
-        note="To predict the mean of all targets has an MSE of 1.",
-    ),
-    "kabsch": dict(
-        title="Generalised Kabsch: squared error of a coordinate of a query's image",
-        figure="Figure 10",
-        note="The oracles fit the same noisy pairs; without noise both are exact.",
-    ),
-}
-
-
-def run_table(results: Sequence[Result]) -> Table:
-    """One run: its error beside those of the methods that know the task."""
-    return error_table(results, **_WORDS[results[0].config["experiment"].rpartition(".")[2]])
-
-
-def table_of(experiment: str):
-    """The table of an experiment: a function of all results, None without any of its own."""
+def table_of(experiment: str, **words: str) -> Callable:
+    """The table of an experiment: a function of all results, None without any of its own. words: of error_table."""
 
     def table(results: Sequence[Result]) -> Table | None:
         own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
-        return error_table(list(own.values()), **_WORDS[experiment], models=list(MODELS)) if own else None
+        return error_table(list(own.values()), models=MODELS, **words) if own else None
 
     return table
 
 
 def _comparable(results: Sequence[Result], experiment: str, variant: Callable) -> dict[str, Result]:
-    return comparable(results, f"intention/{experiment}", lambda result: _row(result)[0], variant=variant)
+    return comparable(results, f"intention/{experiment}", model_of, variant=variant)
 
 
 def _each_training(results: Sequence[Result], experiment: str) -> list[Result]:
@@ -136,18 +107,17 @@ def _in_order(by_model: dict[str, Result]) -> dict[str, Result]:
 
 
 def _row(result: Result) -> Row:
-    return result.config["model"]["name"], _form(result)
+    return model_of(result), _form(result)
 
 
 def _form(result: Result) -> str:
     """That of a model in another form than the preset's own, '' else."""
-    axes = result.content["axes"]
-    return axes["form"] if "form" in axes else ""
+    return result.axes["form"] if "form" in result.axes else ""
 
 
 def _name(row: Row) -> str:
     model, form = row
-    return MODELS[model] + _FORMS[form]
+    return label(model) + _FORMS[form]
 
 
 def _dimension(result: Result) -> int:

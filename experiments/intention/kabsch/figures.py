@@ -9,15 +9,16 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.known_answer_tables import ANSWERS, MODELS, answers, model_name, of_one_cloud, required
-from experiments.intention.policy_figures import COLOURS, short
+from experiments.intention.closed_form import answers, model_name, of_one_cloud, required, short
+from experiments.regression.figures import colour
+from experiments.regression.labels import METHODS, label, model_of
 
 _LINES = {"umeyama": ":", "affine": "--"}
 _COLUMNS = 4  # of Figure 11
 
 
 def figure10(results: Sequence[Result], folder: Path) -> Path:
-    """Validation error over training, with every model's mean error at the end and those of the two oracles (Section 5.4).
+    """Validation error over training; beside it the mean errors of models and oracles after it (Section 5.4).
 
     The curves are measured on the validation tasks; the numbers are the means of the evaluation, over more tasks.
     """
@@ -41,16 +42,16 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     ]
     ends = [(result.content["steps"], result.metrics["trained/mse"]["mean"]) for result in found.values()]
     rows += [(f"{model}, evaluation", *end) for model, end in zip(found, ends)]
-    rows += [(ANSWERS[method], "", summary["mean"]) for method, summary in answers(first).items()]
+    rows += [(METHODS[method], "", summary["mean"]) for method, summary in answers(first).items()]
     drawing.save_numbers(folder / "figure10.csv", ["predictions_of", "step", "mse"], rows)
     return drawing.save(figure, folder / "figure10.png")
 
 
 def figure11(results: Sequence[Result], folder: Path) -> Path:
-    """A point cloud, its image under an unknown map, the pairs that the models see, and the image as each model infers it.
+    """A point cloud, its image under an unknown map, the observed pairs, and the image that each model infers.
 
-    The first row is the paper's, Intention at its end; then the other models, the truth in grey behind all of them. Of the maps
-    that examples.npz holds it is the one that turns the cloud furthest.
+    The first row is the paper's, Intention at its end; then the other models, the truth in grey behind all of them. Of
+    the maps that examples.npz holds it is the one that turns the cloud furthest.
     """
     found = required(results, "kabsch", "Figure 11", of_one_cloud)
     examples = {model: result.examples for model, result in found.items()}
@@ -70,8 +71,8 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     }
     for axis, (model, arrays) in zip(panels[3:], examples.items()):
         axis.plot(*target.T[:2], ".", color=drawing.FAINT, markersize=2.0)
-        _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{MODELS[model]}, MSE {errors[model]:.1e}")
-        axis.title.set_color(COLOURS[model])
+        _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{label(model)}, MSE {errors[model]:.1e}")
+        axis.title.set_color(colour(model))
     images = np.concatenate([target, *(arrays["trained/prediction"][shown] for arrays in examples.values())])
     for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(examples))):
         _frame(axis, points)
@@ -84,7 +85,7 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run: its error over training, and one point cloud."""
     (result,) = results
-    model, arrays = result.config["model"]["name"], result.examples
+    model, arrays = model_of(result), result.examples
     figure, axes = drawing.new_figure(1, 3, width=2.9, height=3.0)
     _draw_training(axes[0][0], model, result)
     for method, summary in answers(result).items():
@@ -107,16 +108,16 @@ Label = tuple[float | None, str, str]  # a mean error, how to write it, and its 
 
 def _draw_training(axis: Axes, model: str, result: Result) -> Label:
     """Draws the validation losses; returns the mean error of the evaluation."""
-    axis.plot(*zip(*result.content["validation_losses"]), color=COLOURS[model], label=MODELS[model])
+    axis.plot(*zip(*result.content["validation_losses"]), color=colour(model), label=label(model))
     mean = result.metrics["trained/mse"]["mean"]
-    return mean, f"{short(mean)}  {MODELS[model]}", COLOURS[model]
+    return mean, f"{short(mean)}  {label(model)}", colour(model)
 
 
 def _draw_answer(axis: Axes, method: str, mean: float | None) -> Label:
     """Draws the mean error of a method that is told what to learn, and returns it."""
     if mean is not None:
         axis.axhline(mean, color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
-    return mean, f"{short(mean)}  {ANSWERS[method]}", drawing.INK
+    return mean, f"{short(mean)}  {METHODS[method]}", drawing.INK
 
 
 def _write_beside(axis: Axes, labels: Sequence[Label]) -> None:
@@ -127,14 +128,14 @@ def _write_beside(axis: Axes, labels: Sequence[Label]) -> None:
     low, high = np.log10(axis.get_ylim())
     room, gap = high - low, 0.062
     place = 1.1
-    labels = [(math.inf if mean is None else mean, text, colour) for mean, text, colour in labels]
-    for mean, text, colour in sorted(labels, reverse=True):
+    labels = [(math.inf if mean is None else mean, text, shade) for mean, text, shade in labels]
+    for mean, text, shade in sorted(labels, reverse=True):
         place = min((np.log10(mean) - low) / room, place - gap)
-        axis.text(1.015, place, text, transform=axis.transAxes, color=colour, fontsize=8, va="center")
+        axis.text(1.015, place, text, transform=axis.transAxes, color=shade, fontsize=8, va="center")
 
 
 def _draw_cloud(axis: Axes, cloud: np.ndarray, where: np.ndarray, title: str) -> None:
-    """The points at `where` [P, 2 or 3], seen along z, each in the colour of its x in `cloud`: one sees which is which."""
+    """The points at `where` [P, 2 or 3], seen along z, each in the colour of its x in `cloud`."""
     x = cloud[:, 0]
     axis.scatter(*where.T[:2], c=x, cmap="viridis", vmax=x.max() + 0.2 * np.ptp(x), s=3.0, linewidths=0, zorder=3)
     axis.set_title(title, fontsize=8.5)
@@ -173,3 +174,6 @@ def _frame(axis: Axes, points: np.ndarray) -> None:
     low, high = points.min(0), points.max(0)
     centre, half = (low + high) / 2, 0.56 * (high - low).max()
     axis.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))
+
+
+FIGURES = {"intention/figure10": figure10, "intention/figure11": figure11}

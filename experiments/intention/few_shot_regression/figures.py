@@ -1,0 +1,131 @@
+"""Figures 6, 7 and 13 of the Intention paper: few-shot regression of sine curves and of pixels (Section 5.1)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.harness import drawing
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result
+from experiments.intention.few_shot_regression.tables import MODELS, few_shot_results, task_name
+from experiments.regression.figures import (
+    LINES,
+    colour,
+    draw_errors,
+    draw_image,
+    draw_truth,
+    example_of,
+    image_side,
+    line,
+    observed_image,
+)
+from experiments.regression.labels import PHASES, by_count, label
+
+
+def figure6(results: Sequence[Result], folder: Path) -> Path:
+    """Sine curves: the truth, the context and every model's prediction, by number of observations (Section 5.1)."""
+    chosen = _required(results, "sine", "Figure 6")
+    counts = next(iter(chosen.values())).examples["counts"]
+    figure, axes = drawing.new_figure(1, len(counts), sharex=True, sharey=True)
+    rows = []
+    for column, (axis, count) in enumerate(zip(axes[0], counts)):
+        examples = {model: example_of(result.examples, 0, column) for model, result in chosen.items()}
+        for model, example in examples.items():
+            x, y = example["target_x"][:, 0], example["target_y"][:, 0]
+            for phase in PHASES:
+                prediction = example[f"{phase}/prediction"][:, 0]
+                axis.plot(x, prediction, **line(model, phase))
+                rows += [(model, phase, int(count), *map(float, numbers)) for numbers in zip(x, y, prediction)]
+        draw_truth(axis, next(iter(examples.values())))
+        axis.set_title(f"{count} observations")
+        axis.set_xlabel("x")
+    axes[0][0].set_ylabel("y")
+    _legend(figure, chosen)
+    figure.suptitle(_heading("Sine regression: trained solid, untrained dashed", chosen))
+    rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
+    drawing.save_numbers(folder / "figure6.csv", ["model", "phase", "observations", "x", "y", "prediction"], rows)
+    return drawing.save(figure, folder / "figure6.png")
+
+
+def figure7(results: Sequence[Result], folder: Path) -> Path:
+    """MSE over the number of observations on sine curves and on pixels, trained and untrained (Section 5.1)."""
+    panels = {name: chosen for name in ("sine", "pixels") if (chosen := few_shot_results(results, name))}
+    if not panels:
+        raise UserError("Figure 7 needs results of intention/sine or intention/pixels; there are none")
+    figure, axes = drawing.new_figure(1, len(panels), width=4.4, height=3.6)
+    rows = []
+    for axis, chosen in zip(axes[0], panels.values()):
+        for model, result in chosen.items():
+            draw_errors(axis, model, result)
+            rows += _errors(model, result)
+        axis.set_title(_heading(task_name(result), chosen))
+        missing = [label(model) for model in MODELS if model not in chosen]
+        if missing:
+            where = dict(transform=axis.transAxes, ha="right", va="top", fontsize=7)
+            axis.text(0.98, 0.98, "missing: " + ", ".join(missing), **where)
+    _legend(figure, MODELS)
+    columns = ["task", "preset", "model", "phase", "observations", "mean", "sem", "median", "n"]
+    drawing.save_numbers(folder / "figure7.csv", columns, rows)
+    return drawing.save(figure, folder / "figure7.png")
+
+
+def figure13(results: Sequence[Result], folder: Path) -> Path:
+    """Completed digits: for each number of observed pixels, the context and every model's image (Appendix 4.2)."""
+    chosen = _required(results, "pixels", "Figure 13")
+    first = next(iter(chosen.values()))
+    counts, tasks = first.examples["counts"], min(2, len(first.examples["target_y"]))
+    names = ["observed", *(f"{label(model)}\n{phase}" for model in chosen for phase in PHASES), "truth"]
+    figure, axes = drawing.new_figure(tasks * len(counts), len(names), width=0.95, height=0.95)
+    rows = []
+    for number, panels in enumerate(axes):
+        task, column = divmod(number, len(counts))
+        examples = {model: example_of(result.examples, task, column) for model, result in chosen.items()}
+        predictions = {
+            (model, phase): example[f"{phase}/prediction"] for model, example in examples.items() for phase in PHASES
+        }
+        shown = examples[next(iter(chosen))]
+        draw_image(panels[0], observed_image(shown))
+        for axis, image in zip(panels[1:], [*predictions.values(), shown["target_y"]]):
+            draw_image(axis, image.reshape(image_side(shown), -1))
+        panels[0].set_ylabel(f"{counts[column]}", rotation=0, ha="right", va="center")
+        for (model, phase), image in predictions.items():
+            mse = float(np.mean((image - examples[model]["target_y"]) ** 2))
+            rows.append((model, phase, task, int(counts[column]), mse))
+    for axis, name in zip(axes[0], names):
+        axis.set_title(name, fontsize=6.5)
+    figure.suptitle(_heading(f"{task_name(first)} from a number of observed pixels", chosen), fontsize=9)
+    rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
+    drawing.save_numbers(folder / "figure13.csv", ["model", "phase", "image", "observations", "mse"], rows)
+    return drawing.save(figure, folder / "figure13.png")
+
+
+def _required(results: Sequence[Result], experiment: str, figure: str) -> dict[str, Result]:
+    chosen = few_shot_results(results, experiment)
+    if not chosen:
+        raise UserError(f"{figure} needs results of intention/{experiment}; there are none")
+    return chosen
+
+
+def _errors(model: str, result: Result) -> list[tuple]:
+    """The numbers that Figure 7 draws of a run."""
+    return [
+        (task_name(result), result.preset, model, phase, count, *(of[what] for what in ("mean", "sem", "median", "n")))
+        for phase in PHASES
+        for count, of in by_count(result, phase).items()
+    ]
+
+
+def _heading(text: str, chosen: Mapping[str, Result]) -> str:
+    return f"{text} (preset {next(iter(chosen.values())).preset})"
+
+
+def _legend(figure, models) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=colour(model), label=label(model)) for model in models]
+    handles += [Line2D([], [], color=drawing.INK, linestyle=LINES[phase], label=phase) for phase in PHASES]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+
+
+FIGURES = {"intention/figure6": figure6, "intention/figure7": figure7, "intention/figure13": figure13}
