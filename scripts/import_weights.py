@@ -18,9 +18,9 @@ from absl import flags
 from experiments.harness import command_line, weights
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
-from experiments.neural_processes.import_weights import PUBLISHED, import_weights, parse_changes
+from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
 
-_MODEL = flags.DEFINE_string("model", None, f"one of {', '.join(PUBLISHED)}")
+_MODEL = flags.DEFINE_string("model", None, f"one of {', '.join(TORCH_NAMES)}")
 _WEIGHTS = flags.DEFINE_string("weights", None, "file of the published tensors: .npz, .pt, .pth or .tar")
 _OUT = flags.DEFINE_string("out", None, "folder to write, new or empty")
 _SET = flags.DEFINE_multi_string("set", [], "field=value of the model; may be repeated")

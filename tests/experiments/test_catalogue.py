@@ -1,0 +1,64 @@
+"""What joins results with the tables and figures that show them."""
+
+import io
+import types
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments import catalogue
+from experiments.harness.errors import ConfigError
+from experiments.harness.results import Result
+from experiments.harness.tables import Table
+
+
+def module(label: str, **attributes) -> types.SimpleNamespace:
+    def run_table(results):
+        return Table(f"{label}:{len(results)}", ["a"], [], "")
+
+    def run_figure(results, folder):
+        return folder / f"{label}.png"
+
+    return types.SimpleNamespace(run_table=run_table, run_figure=run_figure, **attributes)
+
+
+def shown(monkeypatch, name: str, experiment: str, **modules) -> str:
+    found = tuple((key.replace("__", "."), made) for key, made in modules.items())
+    monkeypatch.setattr(catalogue, "_modules", lambda kind: found)
+    console = Console(file=io.StringIO(), width=100)
+    catalogue.show(Result(Path("run"), {"name": name, "config": {"experiment": experiment}}), Path("out"), console)
+    return console.file.getvalue()
+
+
+def test_a_run_is_shown_by_its_name_then_by_its_experiment_then_by_the_default(monkeypatch):
+    modules = {
+        "paper__one": module("one", CONFIGS=("paper/first",)),
+        "paper__two": types.SimpleNamespace(TABLES={}),
+        "paper__three": module("three"),
+        "regression": module("default"),
+    }
+    for name, experiment, expected in (
+        ("paper/first", "paper.three", "one"),
+        ("paper/any", "paper.three", "three"),
+        ("paper/any", "paper.two", "default"),
+        ("paper/any", "paper.none", "default"),
+    ):
+        told = shown(monkeypatch, name, experiment, **modules)
+        assert f"{expected}:1" in told.replace("\n", "") and f"figure out/{expected}.png" in told
+
+
+def test_two_modules_cannot_define_one_name(monkeypatch):
+    twice = tuple((name, types.SimpleNamespace(TABLES={"paper/table1": print})) for name in ("a", "b"))
+    monkeypatch.setattr(catalogue, "_modules", lambda kind: twice)
+    with pytest.raises(ValueError, match="defined by two modules: paper/table1"):
+        catalogue.names("tables")
+
+
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_names_are_of_a_paper_and_unknown_ones_name_the_nearest(kind):
+    names = catalogue.names(kind)
+    assert len(names) > 8 and all(name.count("/") == 1 for name in names)
+    assert all(callable(catalogue.find(kind, name)) for name in names)
+    with pytest.raises(ConfigError, match=f"unknown --{kind[:-1]} '{names[0]}x': did you mean"):
+        catalogue.find(kind, f"{names[0]}x")
