@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.similarity import absolute_distance, mix, product, scores
 
 Array = jax.Array
 
@@ -52,7 +53,7 @@ def softmax_attention(
     """
 
     def weigh(query, key, mask):
-        return _exponentials(_scores(query, key) * per_batch(scale), mask)
+        return _exponentials(scores(query, key) * per_batch(scale), mask)
 
     ours = functools.partial(_attend, weigh=weigh)
     library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
@@ -88,9 +89,9 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
         out, compute = linalg.dtypes(query, key, value)
         query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
         key, value, _ = masks.absent(key, value, pairs)
-        state = _product("...nd,...nk->...dk", key, value, compute)
-        return _product("...md,...dk->...mk", query.astype(compute), state, compute).astype(out)
-    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(_scores(query, key), mask), None))
+        state = product("...nd,...nk->...dk", key, value)
+        return product("...md,...dk->...mk", query.astype(compute), state).astype(out)
+    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(scores(query, key), mask), None))
 
 
 def laplace_attention(
@@ -115,9 +116,7 @@ def laplace_attention(
         raise ValueError(f"length_scale must be positive, got {length_scale}")
 
     def weigh(query, key, mask):
-        _, compute = linalg.dtypes(query)
-        distance = jnp.abs(query.astype(compute)[..., :, None, :] - key.astype(compute)[..., None, :, :]).sum(-1)
-        return _exponentials(-distance / per_batch(length_scale), mask)
+        return _exponentials(-absolute_distance(query, key) / per_batch(length_scale), mask)
 
     return _attend(query, key, value, mask, weigh)
 
@@ -146,7 +145,7 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | N
     _, value, spoilt = masks.absent(jnp.zeros_like(key), jnp.asarray(value, compute), pairs)
     weights = jnp.ones((1, value.shape[-2]), compute) if pairs is None else pairs.astype(compute)
     weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)
-    mean = masks.owe(_product("...mn,...nk->...mk", weights, value, compute), spoilt)
+    mean = masks.owe(mix(weights, value), spoilt)
     return jnp.broadcast_to(mean.astype(out), shape)
 
 
@@ -166,7 +165,7 @@ def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None 
         ValueError: if shapes do not fit.
     """
     return _attend(
-        query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(_scores(query, key)), mask), None)
+        query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(scores(query, key)), mask), None)
     )
 
 
@@ -188,13 +187,13 @@ def _attend(
     """
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)
-    out, compute = linalg.dtypes(query, key, value)
+    out, _ = linalg.dtypes(query, key, value)
     if key.shape[-2] == 0:
         return jnp.zeros(shape, out)
     query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
     key, value, spoilt = masks.absent(key, value, pairs)
     weights, total = weigh(query, key, pairs)
-    mixed = _product("...mn,...nk->...mk", weights.astype(value.dtype), value, compute)
+    mixed = mix(weights.astype(value.dtype), value)
     if total is not None:
         mixed = mixed / total
     return masks.owe(mixed, spoilt).astype(out)
@@ -231,15 +230,6 @@ def _library_softmax(
     if pairs is not None:
         mixed = jnp.where(pairs.any(-1, keepdims=True), mixed, 0)
     return masks.owe(mixed, spoilt)
-
-
-def _scores(query: Array, key: Array) -> Array:
-    _, compute = linalg.dtypes(query)
-    return _product("...md,...nd->...mn", query, key, compute)
-
-
-def _product(letters: str, a: Array, b: Array, compute: jnp.dtype) -> Array:
-    return jnp.einsum(letters, a, b, precision=linalg.PRECISION, preferred_element_type=compute)
 
 
 def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kvq_jax.ops import linalg, regression
+from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
 
 Array = jax.Array
@@ -90,9 +90,9 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: expected one of {', '.join(METHODS)}")
     (n, d), k = jnp.shape(key)[-2:], jnp.shape(value)[-1]
-    few = (route == "dual" or route == "auto" and n < d) and regression.checked_route(alpha, route) != "pinv"
+    few = (route == "dual" or route == "auto" and n < d) and least_squares.checked_route(alpha, route) != "pinv"
     if few and method == "exact" and constraints is bounds is equality is None:
-        return regression.fit(
+        return least_squares.fit(
             lambda query, *rest: use(query, _non_negative(*rest)), query, key, value, mask, scalars=(alpha,)
         )
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
@@ -107,7 +107,7 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
     run = lambda query, *rest: use(query, _weights(*rest, method, equality, route))
-    return regression.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
+    return least_squares.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
 
 
 def _non_negative(key, value, keep, alpha) -> Array:
@@ -115,7 +115,7 @@ def _non_negative(key, value, keep, alpha) -> Array:
 
     w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
     """
-    rows, targets = regression.root(keep) * key, transpose(regression.root(keep) * value)[..., None]
+    rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)[..., None]
     n, d = rows.shape[-2:]
     products = transpose(rows)[..., :, None] * transpose(rows)[..., None, :]  # [..., d, N, N]
     ridge = (alpha[..., None] if isinstance(alpha, jax.Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
@@ -140,16 +140,16 @@ def _non_negative(key, value, keep, alpha) -> Array:
 
 def _weights(key, value, keep, alpha, constraints, bounds, method, equality, route) -> Array:
     """w [..., d, k]."""
-    route = regression.checked_route(alpha, route)
-    rows = regression.root(keep) * key
-    free = regression.weights(rows, regression.root(keep) * value, alpha, route)
+    route = least_squares.checked_route(alpha, route)
+    rows = least_squares.root(keep) * key
+    free = least_squares.weights(rows, least_squares.root(keep) * value, alpha, route)
     if constraints.shape[-1] == 0:
         return free
-    directions = regression.inverse_times(rows, constraints, alpha, route)  # Z C
+    directions = least_squares.inverse_times(rows, constraints, alpha, route)  # Z C
     system = matmul(transpose(constraints), directions)
     gap = jnp.swapaxes(bounds - matmul(transpose(constraints), free), -1, -2)  # c - C'w*, [..., k, p]
     # In units where C'ZC has a unit diagonal one tolerance fits all constraints.
-    unit = jnp.sqrt(regression.positive(jnp.diagonal(system, axis1=-2, axis2=-1)))  # [..., p]
+    unit = jnp.sqrt(least_squares.positive(jnp.diagonal(system, axis1=-2, axis2=-1)))  # [..., p]
     system = ((system + transpose(system)) / (2 * unit[..., :, None] * unit[..., None, :]))[..., None, :, :]
     gap = gap / unit[..., None, :]
     equality = jnp.broadcast_to(False if equality is None else equality, gap.shape)

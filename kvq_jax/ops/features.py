@@ -4,7 +4,7 @@
 
 With the keys themselves as landmarks L this is the paper's whitening, exact on the keys; with m < N landmarks it is the Nystroem
 approximation of Williams and Seeger 2001. Any operator on these features is a kernel operator: Intention becomes kernel ridge
-regression, and the discriminants of kvq_jax.ops.covariance become kernel discriminants.
+regression, and the discriminants of kvq_jax.ops.discriminants become kernel discriminants.
 """
 
 import numbers
@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kvq_jax.ops import linalg, masks, regression
+from kvq_jax.ops import least_squares, linalg, masks
 from kvq_jax.ops.kernels import bind
+from kvq_jax.ops.least_squares import positive
 from kvq_jax.ops.linalg import matmul, transpose
 
 Array = jax.Array
@@ -71,7 +72,7 @@ def whitener(
     m, diagonal = gram.shape[-1], jnp.diagonal(gram, axis1=-2, axis2=-1)[..., None]
     there = jnp.ones((m, 1), bool) if keep is None else keep > 0
     jitter = 10 * m * jnp.finfo(gram.dtype).eps if jitter is None else jitter
-    unit = regression.mean(diagonal, there.astype(gram.dtype))
+    unit = least_squares.mean(diagonal, there.astype(gram.dtype))
     # An absent landmark has a row of the unit matrix.
     gram = jnp.where(there & transpose(there), gram, 0)
     gram = gram + jnp.where(there, jitter * lax.stop_gradient(unit), 1) * jnp.eye(m, dtype=gram.dtype)
@@ -88,12 +89,12 @@ def nystroem_intention(
     alpha: float | Array = 1e-3,
     kernel: str | Callable = "gaussian",
     gamma: float | Array | str = "variance",
-    landmarks: Array | int | None = None,
+    landmarks: Array | int | None = 16,
     rng: Array | None = None,
     jitter: float | None = None,
     root: str = "cholesky",
 ) -> Array:
-    """phi(Q) (phi(K)'phi(K) + alpha I)^-1 phi(K)'V with the m Nystroem features phi: time O(N m^2 + m^3) instead of O(N^3).
+    """phi(Q) (phi(K)'phi(K) + alpha I)^-1 phi(K)'V with the m Nystroem features phi: O(N m^2 + m^3) instead of O(N^3).
 
     Garnelo and Czarnecki 2023, Section 3.1; Williams and Seeger 2001. The paper names neither the number of landmarks nor
     their choice. With all keys as landmarks it is `kernel_intention`, up to jitter.
@@ -105,46 +106,103 @@ def nystroem_intention(
         mask: [..., N], or [..., M, N] for one regression per query; True = take part.
         alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
         kernel, gamma: as `kernel_intention`; the rules for gamma see the keys.
-        landmarks: points [m, d] or [..., m, d], which may be learnt; or a number m <= N: as many keys, drawn by `rng` without
-            replacement among those the mask keeps (all of them if fewer are left); None: all keys. Drawn landmarks depend on
-            the order of the keys.
-        rng: a PRNG key, for a number of landmarks.
+        landmarks: m: as many of the keys that the mask keeps, chosen by `greedy_landmarks`, or all of them where there are no
+            more; points [m, d] or [..., m, d], which may be learnt; None: all keys.
+        rng: a PRNG key, to draw the m landmarks uniformly and without replacement instead. They depend on the order of the keys.
         jitter, root: as `whitening`.
 
     Returns:
         [..., M, k].
 
     Raises:
-        ValueError: as `kernel_intention` and `whitening`; for a number of landmarks without rng or outside 1..N.
+        ValueError: as `kernel_intention` and `whitening`; for a number of landmarks below 1, or with rng above N.
     """
-    route = regression.checked_route(alpha, "auto")
+    route = least_squares.checked_route(alpha)
+    n = jnp.shape(key)[-2]
     count = landmarks if isinstance(landmarks, int) else None
-    if count is not None and (rng is None or not 1 <= count <= max(jnp.shape(key)[-2], 1)):
-        raise ValueError(f"landmarks={count} of {jnp.shape(key)[-2]} keys: expected 1 to N, and rng= to draw them")
+    if count is not None and not 1 <= count <= (max(n, 1) if rng is not None else count):
+        raise ValueError(f"landmarks={count} of {n} keys: expected 1 or more, and no more than keys to draw from")
     given = landmarks is not None and count is None
     if given and (jnp.ndim(landmarks) < 2 or jnp.shape(landmarks)[-1] != jnp.shape(key)[-1]):
         raise ValueError(f"expected landmarks [..., m, {jnp.shape(key)[-1]}], got {jnp.shape(landmarks)}")
 
+    def chosen(k, key, keep):
+        if count is None or count >= n:
+            return key, keep
+        return greedy_landmarks(k, key, keep, count) if rng is None else random_landmarks(rng, key, keep, count)
+
     def run(query, key, value, keep, alpha, gamma, *points):
         k = bind(kernel, gamma, key, keep)
-        if points:
-            chosen, there = points[0], None
-        else:
-            chosen, there = (key, keep) if count is None else draw(rng, key, keep, count)
-        phi = whitener(chosen, there, k, jitter, root)
-        return regression.predict(phi(query), regression.root(keep) * phi(key), value, alpha, route)
+        phi = whitener(*((points[0], None) if given else chosen(k, key, keep)), k, jitter, root)
+        return least_squares.predict(phi(query), least_squares.root(keep) * phi(key), value, alpha, route)
 
-    return regression.fit(run, query, key, value, mask, scalars=(alpha, gamma), matrices=(landmarks,) if given else ())
+    return least_squares.fit(
+        run, query, key, value, mask, scalars=(alpha, gamma), matrices=(landmarks,) if given else ()
+    )
 
 
-def draw(rng: Array, key: Array, keep: Array | None, count: int) -> tuple[Array, Array | None]:
-    """`count` of the keys [..., N, d], without replacement: [..., count, d], and which of them are there [..., count, 1] or None."""
+def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: int) -> tuple[Array, Array]:
+    """The pivots of a pivoted Cholesky factorisation of k(K, K): each is the key that those before it explain least.
+
+    Fine and Scheinberg 2001. Time O(N count^2). The choice depends on the set of keys alone: they are put in the order of
+    their projections on one direction first, so that ties and rounding fall alike whatever the order they came in. No
+    gradient passes through it.
+
+    Args:
+        kernel: (x [..., M, d], y [..., N, d]) -> [..., M, N].
+        key: [..., N, d].
+        keep: [..., N, 1], > 0 for keys that are there; None: all.
+        count: < N.
+
+    Returns:
+        Points [..., count, d], and which of them are there [..., count, 1]: not those that the others explain up to rounding.
+    """
+    fixed = lax.stop_gradient(key)
+    order = jnp.argsort((fixed * jnp.sin(1.0 + jnp.arange(key.shape[-1], dtype=key.dtype))).sum(-1), axis=-1)[..., None]
+    fixed = jnp.take_along_axis(fixed, order, axis=-2)
+    alone = jax.vmap(lambda x: kernel(x[..., None, :], x[..., None, :])[..., 0, 0], in_axes=-2, out_axes=-1)
+    residual = lax.stop_gradient(alone(fixed))
+    shape = jnp.broadcast_shapes(residual.shape, () if keep is None else keep.shape[:-1])
+    order = jnp.broadcast_to(order, (*shape, 1))
+    residual = jnp.broadcast_to(residual, shape)
+    if keep is not None:
+        keep = jnp.broadcast_to(keep, (*shape, 1))
+        residual = jnp.where(jnp.take_along_axis(keep, order, axis=-2)[..., 0] > 0, residual, 0)
+    rounding = 10 * count * jnp.finfo(key.dtype).eps * residual.max(-1, keepdims=True)
+    fixed = jnp.broadcast_to(fixed, (*shape, key.shape[-1]))
+
+    def step(i, state):
+        residual, rows, pivots, there = state
+        pivot = jnp.argmax(residual, axis=-1, keepdims=True)  # [..., 1]
+        left = jnp.take_along_axis(residual, pivot, axis=-1)
+        point = jnp.take_along_axis(fixed, pivot[..., None], axis=-2)
+        known = jnp.take_along_axis(rows, pivot[..., None], axis=-1)  # [..., count, 1]
+        column = lax.stop_gradient(kernel(point, fixed))[..., 0, :] - (known * rows).sum(-2)
+        row = jnp.where(left > rounding, column / jnp.sqrt(positive(left)), 0)
+        residual = jnp.where(jnp.arange(shape[-1]) == pivot, 0, jnp.maximum(residual - row**2, 0))
+        rows = lax.dynamic_update_index_in_dim(rows, row, i, -2)
+        pivots = lax.dynamic_update_index_in_dim(pivots, pivot, i, -2)
+        return residual, rows, pivots, lax.dynamic_update_index_in_dim(there, left > rounding, i, -2)
+
+    empty = (*shape[:-1], count)
+    rows = jnp.zeros((*empty, shape[-1]), residual.dtype)
+    start = residual, rows, jnp.zeros((*empty, 1), int), jnp.zeros((*empty, 1), bool)
+    *_, pivots, there = lax.fori_loop(0, count, step, start)
+    return _rows(key, jnp.take_along_axis(order, pivots, axis=-2)), there.astype(key.dtype)
+
+
+def random_landmarks(rng: Array, key: Array, keep: Array | None, count: int) -> tuple[Array, Array | None]:
+    """`count` of the keys [..., N, d], drawn without replacement: [..., count, d], and which are there [..., count, 1]."""
     shape = key.shape[:-1] if keep is None else jnp.broadcast_shapes(key.shape[:-1], keep.shape[:-1])
-    order = jax.random.uniform(rng, shape)
-    order = order if keep is None else jnp.where(keep[..., 0] > 0, order, -1)
-    _, index = lax.top_k(order, count)
-    pick = lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (*shape, x.shape[-1])), index[..., None], axis=-2)
-    return pick(key), None if keep is None else pick(keep)
+    draws = jax.random.uniform(rng, shape)
+    draws = draws if keep is None else jnp.where(keep[..., 0] > 0, draws, -1)
+    index = lax.top_k(draws, count)[1][..., None]
+    return _rows(key, index), None if keep is None else _rows(keep, index)
+
+
+def _rows(x: Array, index: Array) -> Array:
+    """The rows [..., m, d] of x [..., N, d] at index [..., m, 1]."""
+    return jnp.take_along_axis(jnp.broadcast_to(x, (*index.shape[:-2], *x.shape[-2:])), index, axis=-2)
 
 
 def _cholesky_root(gram: Array) -> Callable[[Array], Array]:

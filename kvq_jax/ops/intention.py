@@ -8,22 +8,13 @@ float32 at least, whatever the inputs' dtype, with all products at full precisio
 those of kvq_jax.ops.masks; under a mask [..., M, N] every query has a regression of its own.
 """
 
-import numbers
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
-from kvq_jax.ops import linalg, masks, routes
+from kvq_jax.ops import least_squares
+from kvq_jax.ops.linalg import matmul, transpose
 
 Array = jax.Array
-
-# (factor on the Gram matrix, ridge) for the system factor * KK' + ridge * I.
-FORMS: dict[str, Callable] = {
-    "ridge": lambda alpha: (1.0, alpha),  # Section 3
-    "informer": lambda alpha: (1.0 - alpha, alpha),  # Appendix 8
-}
-ROUTES = ("auto", "primal", "dual", "pinv")
 
 
 def intention(
@@ -33,10 +24,13 @@ def intention(
     *,
     mask: Array | None = None,
     alpha: float | Array = 1e-3,
+    sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
-    """Q (K'K + alpha I)^-1 K'V = Q K' (KK' + alpha I)^-1 V: Garnelo and Czarnecki 2023, Section 2.
+    """Q (K'WK + alpha I)^-1 K'WV: Garnelo and Czarnecki 2023, Section 2; with sample weights W, the proof of Section 3.2.
+
+    That is (weighted) ridge regression, read at the queries. Without weights it is Q K' (KK' + alpha I)^-1 V.
 
     Args:
         query: [..., M, d].
@@ -45,6 +39,7 @@ def intention(
         mask: [..., N], or [..., M, N] for one regression per query (memory M times that of the keys); True = take part.
         alpha: a number >= 0 (0: Moore-Penrose, whatever the route), or an array > 0, which may be learnt and broadcasts
             against the leading dimensions ([H]: per head).
+        sample_weight: [..., N], >= 0: the diagonal of W; None: ones.
         route: 'primal' (a d x d system), 'dual' (N x N), 'pinv' (singular values; the solution for alpha = 0 only), or
             'auto': primal or dual, whichever has fewer products for these shapes.
         form: 'ridge', or 'informer': (1 - alpha) KK' + alpha I, with alpha in [0, 1] (Appendix 8).
@@ -56,9 +51,12 @@ def intention(
         ValueError: if shapes do not fit, for an unknown route or form, for a number alpha that is out of range, and for route
             'pinv' with any other alpha than 0.
     """
-    pairs = masks.resolve(query, key, value, mask)
-    route = checked_route(alpha, route, form)
-    return _predict(routes.PREDICTIONS, query, key, value, pairs, alpha, route, form)
+    route = least_squares.checked_route(alpha, route, form)
+
+    def run(query, key, value, weight, alpha):
+        return least_squares.predict(query, *least_squares.weighted(weight, key, value), alpha, route, form)
+
+    return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def sigma_intention(
@@ -73,7 +71,7 @@ def sigma_intention(
 ) -> Array:
     """softmax_n(Q (K'K + alpha I)^-1 K') V = softmax_n(Q K' (KK' + alpha I)^-1) V: Garnelo and Czarnecki 2023, Section 2.
 
-    The softmax runs over the N keys, with no further temperature. Arguments, routes and errors are those of `intention`.
+    The softmax runs over the N keys, with no further temperature.
 
     Args:
         query: [..., M, d].
@@ -90,9 +88,14 @@ def sigma_intention(
     Raises:
         ValueError: as `intention`.
     """
-    pairs = masks.resolve(query, key, value, mask)
-    route = checked_route(alpha, route, form)
-    return _predict(routes.MAPS, query, key, value, pairs, alpha, route, form)
+    route = least_squares.checked_route(alpha, route, form)
+
+    def run(query, key, value, keep, alpha):
+        (rows,) = least_squares.weighted(keep, key)
+        z = least_squares.map_of(query, rows, alpha, route, form)
+        return matmul(jax.nn.softmax(z, where=None if keep is None else transpose(keep) > 0), value)
+
+    return least_squares.fit(run, query, key, value, mask, scalars=(alpha,))
 
 
 def intention_weights(
@@ -101,10 +104,11 @@ def intention_weights(
     *,
     mask: Array | None = None,
     alpha: float | Array = 1e-3,
+    sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
-    """w(K, V) = (K'K + alpha I)^-1 K'V, of a size that does not depend on N: Garnelo and Czarnecki 2023, Section 3.
+    """w(K, V) = (K'WK + alpha I)^-1 K'WV, of a size that does not depend on N: Garnelo and Czarnecki 2023, Section 3.
 
     The paper writes this output as "E_Q := 0". `intention` is query @ w.
 
@@ -112,9 +116,7 @@ def intention_weights(
         key: [..., N, d].
         value: [..., N, k].
         mask: [..., N], True = take part.
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
-        route: 'auto', 'primal', 'dual' or 'pinv'.
-        form: 'ridge' or 'informer'.
+        alpha, sample_weight, route, form: as `intention`.
 
     Returns:
         [..., d, k].
@@ -122,9 +124,13 @@ def intention_weights(
     Raises:
         ValueError: as `intention`.
     """
+    route = least_squares.checked_route(alpha, route, form)
+
+    def run(query, key, value, weight, alpha):
+        return least_squares.weights(*least_squares.weighted(weight, key, value), alpha, route, form)
+
     nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
-    pairs = masks.resolve(nobody, key, value, mask)
-    return _solve(routes.WEIGHTS, nobody, key, value, pairs, alpha, checked_route(alpha, route, form), form)
+    return least_squares.fit(run, nobody, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def informer(
@@ -137,7 +143,7 @@ def informer(
     route: str = "auto",
     form: str = "informer",
 ) -> Array:
-    """Q K' [(1 - alpha) KK' + alpha I]^-1 V: `intention` as the Informer uses it (Garnelo and Czarnecki 2023, Appendix 8).
+    """Q K' [(1 - alpha) KK' + alpha I]^-1 V: `intention` in the Informer's form (Garnelo and Czarnecki 2023, Appendix 8).
 
     alpha is sigmoid(theta) there, with theta = 0 at the start: hence 0.5. Shapes, options and errors: see `intention`.
     """
@@ -159,60 +165,3 @@ def sigma_informer(
     Shapes, options and errors: see `sigma_intention`.
     """
     return sigma_intention(query, key, value, mask=mask, alpha=alpha, route=route, form=form)
-
-
-def checked_route(alpha: float | Array, route: str, form: str) -> str:
-    """The route to take; alpha = 0 leaves only one."""
-    if route not in ROUTES:
-        raise ValueError(f"unknown route {route!r}: expected one of {', '.join(ROUTES)}")
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}: expected one of {', '.join(FORMS)}")
-    if isinstance(alpha, numbers.Real):
-        if not alpha >= 0 or (form == "informer" and alpha > 1):
-            raise ValueError(
-                f"alpha must be {'in [0, 1]' if form == 'informer' else '>= 0'} for form {form!r}, got {alpha}"
-            )
-        if alpha == 0:
-            return "pinv"
-    if route == "pinv":
-        raise ValueError("route 'pinv' is the solution for alpha = 0: pass alpha=0")
-    return route
-
-
-def _predict(plans: tuple[routes.Plan, ...], query, key, value, mask, alpha, route, form) -> Array:
-    """One system for all queries, or under a mask [..., M, N] one per query: M becomes a leading dimension."""
-    if mask is None or mask.shape[-2] == 1:
-        return _solve(plans, query, key, value, mask, alpha, route, form)
-    key, value, spoilt = masks.absent(key, value, mask)
-    alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha)[..., None]
-    out = _solve(
-        plans,
-        query[..., :, None, :],
-        key[..., None, :, :],
-        value[..., None, :, :],
-        mask[..., :, None, :],
-        alpha,
-        route,
-        form,
-    )
-    return masks.owe(out[..., 0, :], spoilt)
-
-
-def _solve(plans: tuple[routes.Plan, ...], query, key, value, mask, alpha, route, form) -> Array:
-    """Runs the cheapest plan of a route. mask is [..., 1, N] or None."""
-    out, compute = linalg.dtypes(query, key, value)
-    query, key, value = (jnp.asarray(x, compute) for x in (query, key, value))
-    key, value, _ = masks.absent(key, value, mask)
-    m, d, n, k = *query.shape[-2:], *value.shape[-2:]
-    if n == 0:
-        rows = d if plans is routes.WEIGHTS else m
-        return jnp.zeros((*masks.output_shape(query, key, value)[:-2], rows, k), out)
-    alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, compute)[..., None, None]
-    factor, ridge = FORMS[form](alpha)
-
-    def system(rows):
-        gram = linalg.gram(rows)
-        gram = gram if isinstance(factor, numbers.Real) and factor == 1 else factor * gram
-        return gram + ridge * jnp.eye(rows.shape[-2], dtype=compute)
-
-    return routes.cheapest(plans, route, m, n, d, k).run(query, key, value, mask, system).astype(out)

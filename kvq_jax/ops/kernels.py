@@ -1,4 +1,4 @@
-"""Kernels, and Intention with them: kernel ridge regression. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections 3.1 and 5.2.)
+"""Kernels, and Intention with them: kernel ridge least_squares. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections 3.1 and 5.2.)
 
 A kernel is a function (x [..., M, d], y [..., N, d]) -> [..., M, N], positive definite. The names of KERNELS have a width,
 gamma: a number, an array > 0 that may be learnt and broadcasts against the leading dimensions, or a name of BANDWIDTHS, a rule
@@ -17,15 +17,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kvq_jax.ops import linalg, regression
+from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.similarity import absolute_distance, scores, squared_distance
 
 Array = jax.Array
 
 
 def linear(x: Array, y: Array) -> Array:
     """x'y: [..., M, d], [..., N, d] -> [..., M, N]."""
-    return matmul(x, transpose(y))
+    return scores(x, y)
 
 
 def polynomial(x: Array, y: Array, gamma: float | Array, *, degree: int = 3, offset: float | Array = 1.0) -> Array:
@@ -54,16 +55,6 @@ def matern(x: Array, y: Array, gamma: float | Array, *, twice_nu: int) -> Array:
 
 
 MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u**2 / 3}
-
-
-def squared_distance(x: Array, y: Array) -> Array:
-    """|x - y|^2: [..., M, d], [..., N, d] -> [..., M, N]; exactly 0 for equal points."""
-    return jnp.square(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
-
-
-def absolute_distance(x: Array, y: Array) -> Array:
-    """|x - y|_1: [..., M, d], [..., N, d] -> [..., M, N]."""
-    return jnp.abs(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
 
 
 class Kernel(NamedTuple):
@@ -97,8 +88,8 @@ def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float
 
     scikit-learn's 'scale' for keys whose coordinates have one mean; ours does not change when the keys are moved together.
     """
-    spread = regression.mean(jnp.square(key - regression.mean(key, keep)), keep).mean(-1, keepdims=True)
-    return kernel.by_variance(key.shape[-1], regression.positive(spread))
+    spread = least_squares.mean(jnp.square(key - least_squares.mean(key, keep)), keep).mean(-1, keepdims=True)
+    return kernel.by_variance(key.shape[-1], least_squares.positive(spread))
 
 
 def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
@@ -113,7 +104,7 @@ def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
     count = jnp.broadcast_to(pairs.sum((-2, -1)), distance.shape[:-1])[..., None]
     middle = jnp.stack([jnp.maximum(count - 1, 0) // 2, count // 2], -1)[..., 0, :]
     median = jnp.take_along_axis(distance, middle, axis=-1).mean(-1)[..., None, None]
-    return kernel.by_distance(regression.positive(jnp.where(jnp.isfinite(median), median, 0)))
+    return kernel.by_distance(least_squares.positive(jnp.where(jnp.isfinite(median), median, 0)))
 
 
 BANDWIDTHS = {"variance": by_variance, "median": by_median}
@@ -173,7 +164,7 @@ def kernel_intention(
     Raises:
         ValueError: if shapes do not fit, for an unknown kernel or rule, a number alpha < 0 or gamma <= 0.
     """
-    route = regression.checked_route(alpha, "auto")
+    route = least_squares.checked_route(alpha, "auto")
 
     def run(query, key, value, keep, alpha, gamma):
         k = bind(kernel, gamma, key, keep)
@@ -188,7 +179,7 @@ def kernel_intention(
             return matmul(cross, linalg.solve(gram, value))
         return matmul(transpose(linalg.solve(gram, transpose(cross))), value)
 
-    return regression.fit(run, query, key, value, mask, scalars=(alpha, gamma))
+    return least_squares.fit(run, query, key, value, mask, scalars=(alpha, gamma))
 
 
 def _safe_sqrt(x: Array) -> Array:

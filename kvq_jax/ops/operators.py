@@ -14,7 +14,7 @@ from kvq_jax.ops.attention import (
     uniform_attention,
 )
 from kvq_jax.ops.constraints import constrained_intention, constrained_weights
-from kvq_jax.ops.covariance import lda, ls_svm, qda, within_class
+from kvq_jax.ops.discriminants import lda, ls_svm, qda, within_class
 from kvq_jax.ops.features import nystroem_intention
 from kvq_jax.ops.intention import informer, intention, intention_weights, sigma_informer, sigma_intention
 from kvq_jax.ops.kernels import kernel_intention

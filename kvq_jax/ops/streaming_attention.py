@@ -19,6 +19,7 @@ from jax import lax
 
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.attention import per_batch
+from kvq_jax.ops.similarity import absolute_distance, mix, scores
 from kvq_jax.ops.streaming_fold import Stream
 
 Array = jax.Array
@@ -58,7 +59,7 @@ def softmax_stream(query: Array, *, scale: float | Array = 1.0) -> Stream:
         A Stream with states `NormalisedState` of size O(M k); an update with n keys costs O(M n (d + k)). Masks may be
         [..., N] or [..., M, N]. Its functions raise ValueError for shapes that do not fit and for a query given to `read`.
     """
-    return _normalised(query, lambda query, key: _products(query, key) * per_batch(scale))
+    return _normalised(query, lambda query, key: scores(query, key) * per_batch(scale))
 
 
 def laplace_stream(query: Array, *, length_scale: float | Array = 1.0) -> Stream:
@@ -76,13 +77,7 @@ def laplace_stream(query: Array, *, length_scale: float | Array = 1.0) -> Stream
     """
     if isinstance(length_scale, numbers.Real) and not length_scale > 0:
         raise ValueError(f"length_scale must be positive, got {length_scale}")
-
-    def scores(query, key):
-        _, compute = linalg.dtypes(query, key)
-        distance = jnp.abs(query.astype(compute)[..., :, None, :] - key.astype(compute)[..., None, :, :]).sum(-1)
-        return -distance / per_batch(length_scale)
-
-    return _normalised(query, scores)
+    return _normalised(query, lambda query, key: -absolute_distance(query, key) / per_batch(length_scale))
 
 
 def erf_stream(query: Array) -> Stream:
@@ -102,9 +97,9 @@ def erf_stream(query: Array) -> Stream:
 
     def of(key, value, mask):
         key, value, pairs, spoilt = _present(query, key, value, mask)
-        weights = lax.erf(_products(query, key))
+        weights = lax.erf(scores(query, key))
         weights = weights if pairs is None else jnp.where(pairs, weights, 0)
-        return TotalState(masks.owe(_mix(weights, value), spoilt))
+        return TotalState(masks.owe(mix(weights, value), spoilt))
 
     return Stream(
         init,
@@ -115,8 +110,8 @@ def erf_stream(query: Array) -> Stream:
     )
 
 
-def _normalised(query: Array, scores: Callable[[Array, Array], Array]) -> Stream:
-    """sum_n exp(s_n) v_n / sum_n exp(s_n), for scores(query [..., M, d], key [..., N, d]) -> [..., M, N]."""
+def _normalised(query: Array, score: Callable[[Array, Array], Array]) -> Stream:
+    """sum_n exp(s_n) v_n / sum_n exp(s_n), for score(query [..., M, d], key [..., N, d]) -> [..., M, N]."""
     query = jnp.asarray(query)
 
     def init(d, k, *, batch=(), dtype=jnp.float32):
@@ -125,12 +120,12 @@ def _normalised(query: Array, scores: Callable[[Array, Array], Array]) -> Stream
 
     def of(key, value, mask):
         key, value, pairs, spoilt = _present(query, key, value, mask)
-        s = scores(query, key)
+        s = score(query, key)
         s = s if pairs is None else jnp.where(pairs, s, -jnp.inf)
         # Any reference point gives the same output, so no gradient passes through the choice of one.
         maximum = lax.stop_gradient(s.max(-1, initial=-jnp.inf))
         p = jnp.exp(s - _reference(maximum)[..., None])
-        return NormalisedState(maximum, p.sum(-1), masks.owe(_mix(p, value), spoilt))
+        return NormalisedState(maximum, p.sum(-1), masks.owe(mix(p, value), spoilt))
 
     return Stream(
         init,
@@ -159,15 +154,6 @@ def _present(query: Array, key: Array, value: Array, mask: Array | None):
     pairs = masks.resolve(query, key, value, mask)
     key, value, spoilt = masks.absent(key, value, pairs)
     return key, value, pairs, spoilt
-
-
-def _products(query: Array, key: Array) -> Array:
-    out, compute = linalg.dtypes(query, key)
-    return jnp.einsum("...md,...nd->...mn", query.astype(out), key.astype(out), preferred_element_type=compute)
-
-
-def _mix(weights: Array, value: Array) -> Array:
-    return jnp.einsum("...mn,...nk->...mk", weights, value.astype(linalg.dtypes(weights, value)[1]))
 
 
 def _shape(query: Array, d: int, batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kvq_jax.ops import linalg, masks
+from kvq_jax.ops import least_squares, linalg, masks
 from kvq_jax.ops.attention import per_batch
-from kvq_jax.ops.intention import FORMS, checked_route
 from kvq_jax.ops.linalg import cross, matmul
 from kvq_jax.ops.streaming_fold import Stream
 
@@ -100,13 +99,10 @@ def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge")
     Raises:
         ValueError: for an unknown form and for a number alpha that is out of range.
     """
-    if checked_route(alpha, "primal", form) == "pinv":
+    if least_squares.checked_route(alpha, "primal", form) == "pinv":
         return matmul(linalg.pinv(state.gram), state.cross)
     alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, state.gram.dtype)[..., None, None]
-    factor, ridge = FORMS[form](alpha)
-    return linalg.solve(
-        factor * state.gram + ridge * jnp.eye(state.gram.shape[-1], dtype=state.gram.dtype), state.cross
-    )
+    return linalg.solve(least_squares.regularised(state.gram, alpha, form), state.cross)
 
 
 def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:

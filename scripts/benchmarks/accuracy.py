@@ -107,7 +107,6 @@ ROWS = {
     "intention, streaming": Row(
         lambda q, k, v, alpha, gamma: chunked("intention", 8)(q, k, v, alpha=alpha), _predicted
     ),
-    **{f"ridge, {route}": _linear("ridge", route, _predicted) for route in ("primal", "dual")},
     **{f"ls_svm, {route}": _linear("ls_svm", route, _ls_svm) for route in ("primal", "dual")},
     **{f"sigma_intention, {route}": _sigma(route) for route in ("primal", "dual")},
     **{

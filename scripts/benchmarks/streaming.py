@@ -5,8 +5,8 @@ import functools
 import jax
 
 from experiments.harness import timing
-from kvq_jax.ops import OPS
-from kvq_jax.ops.streaming import STREAMS, chunked, fold_made
+from kvq_jax.ops import OPERATORS, OPS
+from kvq_jax.ops.streaming import chunked, fold_made
 
 Array = jax.Array
 
@@ -37,7 +37,7 @@ def keys_and_values(i: Array | int, n: int = _CHUNK) -> tuple[Array, Array]:
 
 
 def _update_line(name: str, query: Array) -> str:
-    stream = STREAMS[name](query)
+    stream = OPERATORS[name].stream(query)
     few, many = (
         jax.jit(functools.partial(fold_made, stream, make_chunk=keys_and_values, count=seen // _CHUNK))(
             state=stream.init(_D, _K)

@@ -14,7 +14,6 @@ ALPHA = {
     "kernel_intention": 1e-3,
     "nystroem_intention": 1e-3,
     "constrained_intention": 1e-3,
-    "ridge": 1.0,
     "ls_svm": 1.0,
     "lda": 1.0,
     "within_class": 1.0,
@@ -104,7 +103,6 @@ REFERENCES = {
     "kernel_intention": lambda q, k, v: kernel_ridge(q, k, v, 1e-3),
     "nystroem_intention": lambda q, k, v: kernel_ridge(q, k, v, 1e-3),  # with all keys as landmarks, up to the jitter
     "constrained_intention": lambda q, k, v: non_negative(q, k, v, 1e-3),
-    "ridge": lambda q, k, v: least_squares(q, k, v, 1.0, 1.0),
     "ls_svm": lambda q, k, v: ls_svm(q, k, v, 1.0),
     "lda": lambda q, k, v: discriminant(q, k, v, 1.0, within=False),
     "within_class": lambda q, k, v: discriminant(q, k, v, 1.0, within=True),

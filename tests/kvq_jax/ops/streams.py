@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.ops import OPS
-from kvq_jax.ops.streaming import STREAMS
+from kvq_jax.ops import OPERATORS, OPS
 
+STREAMS = {name: row.stream for name, row in OPERATORS.items() if row.stream}
 OPTIONS = {name: {} for name in STREAMS} | {"softmax": {"scale": 0.7}, "intention": {"alpha": 0.3}}
 FADING = ("linear", "uniform", "intention", "informer")
 FIXED = ("softmax", "laplace", "erf")

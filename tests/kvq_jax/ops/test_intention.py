@@ -14,8 +14,8 @@ from kvq_jax.ops import (
     informer,
     intention,
     intention_weights,
+    least_squares,
     linear_attention,
-    routes,
     sigma_informer,
     sigma_intention,
     softmax_attention,
@@ -48,12 +48,12 @@ def test_primal_is_dual(op, form, shape, x64):
     close(solved[0], solved[2])
 
 
-@pytest.mark.parametrize("table", [routes.PREDICTIONS, routes.MAPS, routes.WEIGHTS])
+@pytest.mark.parametrize("table", [least_squares.PREDICTIONS, least_squares.MAPS, least_squares.WEIGHTS])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_plan_gives_the_same_output(table, shape, x64):
     q, k, v = draw(shape)
     system = lambda rows: rows @ rows.T + 0.3 * jnp.eye(len(rows))
-    outputs = jax.jit(lambda: [plan.run(q, k, v, None, system) for plan in table if plan.route != "pinv"])()
+    outputs = jax.jit(lambda: [plan.run(q, k, v, system) for plan in table if plan.route != "pinv"])()
     for out in outputs[1:]:
         close(out, outputs[0])
 
@@ -200,9 +200,9 @@ def test_float32_of_a_large_and_badly_conditioned_system(alpha):
 @pytest.mark.parametrize("shape", [(2, 64, 4, 3), (64, 5, 40, 3), (3, 5, 40, 64), (64, 5, 40, 1)])
 def test_auto_takes_the_plan_with_the_fewest_products(shape):
     m, n, d, k = shape
-    chosen = routes.cheapest(routes.PREDICTIONS, "auto", m, n, d, k)
+    chosen = least_squares.cheapest(least_squares.PREDICTIONS, "auto", m, n, d, k)
     assert chosen.route == ("primal" if d < n else "dual")
-    assert chosen.cost(m, n, d, k) == min(p.cost(m, n, d, k) for p in routes.PREDICTIONS if p.route != "pinv")
+    assert chosen.cost(m, n, d, k) == min(p.cost(m, n, d, k) for p in least_squares.PREDICTIONS if p.route != "pinv")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import pairwise
 
-from kvq_jax.ops import covariance, features, intention, kernels
+from kvq_jax.ops import discriminants, features, intention, kernels
 from kvq_jax.ops.features import nystroem_intention, whitening
 from kvq_jax.ops.kernels import BANDWIDTHS, KERNELS, kernel_intention
 from tests.kvq_jax.ops.gradients import check_gradients
@@ -134,7 +134,7 @@ def test_discriminants_take_kernels(x64):
     q, k, _ = draw(n=12)
     v = jnp.eye(2)[(jnp.square(k).sum(-1) > 2.5).astype(int)]  # a circle: no linear boundary
     phi = jax.jit(lambda x: whitening(x, k))
-    scores = jax.jit(functools.partial(covariance.within_class, alpha=1e-3))(phi(k), phi(k), v)
+    scores = jax.jit(functools.partial(discriminants.within_class, alpha=1e-3))(phi(k), phi(k), v)
     close(jnp.argmax(scores, -1), jnp.argmax(v, -1))
 
 
@@ -165,9 +165,9 @@ def test_random_landmarks_are_kept_keys(x64):
     _, k, v = draw()
     keep = jnp.array([1, 0, 1, 1, 0, 0], bool)
     for seed in range(4):
-        chosen, there = features.draw(jax.random.key(seed), k, keep[:, None], 3)
+        chosen, there = features.random_landmarks(jax.random.key(seed), k, keep[:, None], 3)
         assert there.all() and sorted(map(tuple, np.asarray(chosen))) == sorted(map(tuple, np.asarray(k[keep])))
-    _, there = features.draw(jax.random.key(0), k, keep[:, None], 5)
+    _, there = features.random_landmarks(jax.random.key(0), k, keep[:, None], 5)
     assert there.sum() == 3
     out = jit(nystroem_intention, alpha=0.3, landmarks=5)(k, k, v, mask=keep, rng=jax.random.key(0))
     close(out, jit(kernel_intention, alpha=0.3)(k, k, v, mask=keep))  # all three that are left
@@ -302,7 +302,7 @@ def test_what_is_refused():
         ("kernels of a distance", lambda: kernel_intention(q, k, v, kernel="polynomial", gamma="median")),
         ("unknown root", lambda: whitening(q, k, root="square")),
         ("a mask over landmarks", lambda: whitening(q, k, mask=jnp.ones((4, 6), bool))),
-        ("rng= to draw them", lambda: nystroem_intention(q, k, v, landmarks=3)),
+        ("landmarks=0 of 6 keys", lambda: nystroem_intention(q, k, v, landmarks=0)),
         ("landmarks=7 of 6 keys", lambda: nystroem_intention(q, k, v, landmarks=7, rng=jax.random.key(0))),
         (r"expected landmarks \[..., m, 3\]", lambda: nystroem_intention(q, k, v, landmarks=jnp.ones((2, 4)))),
     ]:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import special
 
 from kvq_jax.ops import OPS, intention, intention_weights, softmax_attention, streaming
-from kvq_jax.ops.streaming import STREAMS
 from tests.kvq_jax.ops.streams import (
     BATCH,
     FADING,
     FIXED,
     OPTIONS,
+    STREAMS,
     D,
     K,
     M,
@@ -200,7 +200,7 @@ def test_state_size_does_not_depend_on_the_number_of_keys(name):
 def test_sigma_forms_have_no_stream():
     assert STREAMS.keys() <= OPS.keys()
     assert not {"sigma_intention", "sigma_informer"} & STREAMS.keys()
-    with pytest.raises(ValueError, match="no stream for 'sigma_intention'"):
+    with pytest.raises(ValueError, match="unknown operator with a stream 'sigma_intention'"):
         streaming.chunked("sigma_intention", 4)
 
 

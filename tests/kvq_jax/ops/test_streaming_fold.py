@@ -8,10 +8,10 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from kvq_jax.ops import OPS, softmax_attention, streaming
-from kvq_jax.ops.streaming import STREAMS
 from tests.kvq_jax.ops.streams import (
     FADING,
     OPTIONS,
+    STREAMS,
     D,
     K,
     M,

@@ -10,15 +10,17 @@ from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from kvq_jax.ops import intention
-from kvq_jax.ops.covariance import DISCRIMINANTS, RULES
+from kvq_jax.ops import OPERATORS, intention
+from kvq_jax.ops.discriminants import RULES
 from tests.kvq_jax.ops.gradients import check_gradients
 
+DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels}
 every = pytest.mark.parametrize("name", DISCRIMINANTS)
 # Compiled whole: op by op, the compiler takes most of the time of these tests.
-STATIC = {"ridge": (), "ls_svm": (), "lda": ("rule",), "within_class": ("rule",), "qda": ("pooling",)}
+STATIC = {"ls_svm": (), "lda": ("rule",), "within_class": ("rule",), "qda": ("pooling",)}
 JITTED = {name: jax.jit(op, static_argnames=("alpha", "route", *STATIC[name])) for name, op in DISCRIMINANTS.items()}
-ridge, ls_svm, lda, within_class, qda = JITTED.values()
+ridge = jax.jit(intention, static_argnames=("alpha", "route"))  # with sample weights
+ls_svm, lda, within_class, qda = JITTED.values()
 
 
 def draw(m=4, n=9, d=3, classes=3, seed=0, dtype=np.float64):
@@ -304,7 +306,8 @@ def test_what_is_refused():
     q, k, v = draw(dtype=np.float32)
     for message, call in [
         ("unknown rule 'baies'", lambda: lda(q, k, v, rule="baies")),
-        ("unknown route", lambda: ridge(q, k, v, route="pinv")),
+        ("unknown route", lambda: ridge(q, k, v, route="fast")),
+        ("pass alpha=0", lambda: ridge(q, k, v, route="pinv")),
         ("alpha must be >= 0", lambda: ls_svm(q, k, v, alpha=-1)),
         ("qda needs alpha > 0", lambda: qda(q, k, v, alpha=0)),
         ("needs one column of labels for each class", lambda: lda(q, k, v[:, :1])),

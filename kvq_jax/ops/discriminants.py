@@ -23,49 +23,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kvq_jax.ops import linalg, regression
+from kvq_jax.ops import least_squares, linalg
+from kvq_jax.ops.least_squares import positive
 from kvq_jax.ops.linalg import cross, matmul, transpose
-from kvq_jax.ops.regression import positive
 
 Array = jax.Array
-
-
-def ridge(
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    mask: Array | None = None,
-    alpha: float | Array = 1.0,
-    sample_weight: Array | None = None,
-    route: str = "auto",
-) -> Array:
-    """Q (K'WK + alpha I)^-1 K'WV: (weighted) ridge regression, Garnelo and Czarnecki 2023, proof of Section 3.2.
-
-    Without weights this is `intention`.
-
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, C], any real values.
-        mask: [..., N] or [..., M, N], True = take part.
-        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions.
-        sample_weight: [..., N], >= 0: the diagonal of W.
-        route: 'primal', 'dual', or 'auto' for the cheaper.
-
-    Returns:
-        [..., M, C].
-
-    Raises:
-        ValueError: if shapes do not fit, for an unknown route, or a number alpha < 0.
-    """
-    route = regression.checked_route(alpha, route)
-
-    def run(query, key, value, weight, alpha):
-        root = regression.root(weight)
-        return regression.predict(query, root * key, root * value, alpha, route)
-
-    return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def ls_svm(
@@ -86,14 +48,18 @@ def ls_svm(
 
     Args, Returns, Raises: as `ridge`; value [..., N, C] holds labels 0 and 1.
     """
-    route = regression.checked_route(alpha, route)
+    route = least_squares.checked_route(alpha, route)
 
     def run(query, key, value, weight, alpha):
         sign = 2 * value - 1
-        root, centre, bias = regression.root(weight), regression.mean(key, weight), regression.mean(sign, weight)
-        return regression.predict(query - centre, root * (key - centre), root * (sign - bias), alpha, route) + bias
+        root, centre, bias = (
+            least_squares.root(weight),
+            least_squares.mean(key, weight),
+            least_squares.mean(sign, weight),
+        )
+        return least_squares.predict(query - centre, root * (key - centre), root * (sign - bias), alpha, route) + bias
 
-    return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
+    return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def lda(
@@ -193,7 +159,7 @@ def qda(
     _need_columns(value, "qda")
     if isinstance(alpha, numbers.Real) and not alpha > 0:
         raise ValueError(f"qda needs alpha > 0, got {alpha}: a class may have fewer keys than dimensions")
-    route = regression.checked_route(alpha, route)
+    route = least_squares.checked_route(alpha, route)
 
     def run(query, key, value, weight, alpha, pooling):
         weight = _weight(key, weight)
@@ -202,20 +168,20 @@ def qda(
         size = positive((1 - pooling) * count + pooling * total)  # [..., 1, C]
         alpha, pooling = (x if isinstance(x, numbers.Real) else x[..., None] for x in (alpha, pooling))
         share = pooling + (1 - pooling) * transpose(value)[..., None]  # [..., C, N, 1]
-        rows = regression.root(weight[..., None, :, :] * share) * residuals[..., None, :, :]
+        rows = least_squares.root(weight[..., None, :, :] * share) * residuals[..., None, :, :]
         offsets = query[..., None, :, :] - means[..., :, None, :]  # [..., C, M, d]
         squares, log_det = _quadratic_form(rows, offsets, alpha, route)
         log_det = log_det[..., None, :] - key.shape[-1] * jnp.log(size)
         return -(size * transpose(squares) + log_det) / 2 + _log_prior(count, total)
 
-    return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha, pooling))
+    return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha, pooling))
 
 
 def _quadratic_form(rows: Array, offsets: Array, alpha: float | Array, route: str) -> tuple[Array, Array]:
     """x'(A'A + alpha I)^-1 x for offsets x [..., M, d] -> [..., M], and log det(A'A + alpha I) [...]."""
     n, d = rows.shape[-2:]
     primal = route == "primal" or (route == "auto" and d <= n)
-    matrix = regression.system(transpose(rows) if primal else rows, alpha)
+    matrix = least_squares.system(transpose(rows) if primal else rows, alpha)
     log_det = 2 * jnp.log(jnp.diagonal(linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
     if primal:
         return (offsets * transpose(linalg.solve(matrix, transpose(offsets)))).sum(-1), log_det
@@ -252,27 +218,27 @@ RULES: dict[str, Rule] = {
 
 
 def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_weight, rule, route) -> Array:
-    route = regression.checked_route(alpha, route)
+    route = least_squares.checked_route(alpha, route)
     if rule not in RULES:
         raise ValueError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
     if rule == "bayes":
         _need_columns(value, "rule 'bayes'")
 
     def run(query, key, value, weight, alpha):
-        centre, each = regression.mean(key, weight), _weight(key, weight)
+        centre, each = least_squares.mean(key, weight), _weight(key, weight)
         query, key = query - centre, key - centre
         count, total, means = _classes(key, value, each)
         labels = RULES[rule].labels(value, count, total)
-        root = regression.root(weight)
+        root = least_squares.root(weight)
         if within:  # class means are outside the span of the rows, so that K'y is not rows' B for any B
             rows = root * (key - _own_mean(value, means, count, total))
-            w = regression.inverse_times(rows, cross(key, each * labels), alpha, route)
+            w = least_squares.inverse_times(rows, cross(key, each * labels), alpha, route)
         else:  # a constant in y is invisible to centred keys, but alpha^-1 times as large as the rest in an N x N solve
-            w = regression.weights(root * key, root * (labels - regression.mean(labels, weight)), alpha, route)
+            w = least_squares.weights(root * key, root * (labels - least_squares.mean(labels, weight)), alpha, route)
         own = (transpose(means) * w).sum(-2, keepdims=True)
         return RULES[rule].scores(matmul(query, w), matmul(centre, w), own, count, total)
 
-    return regression.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
+    return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def _need_columns(value: Array, what: str) -> None:
@@ -303,6 +269,3 @@ def _weight(key: Array, weight: Array | None) -> Array:
 def _log_prior(count: Array, total: Array) -> Array:
     """log(N_c / N); -inf, without a gradient, for a class that is not there."""
     return jnp.where(count > 0, jnp.log(positive(count) / positive(total)), -jnp.inf)
-
-
-DISCRIMINANTS = {"ridge": ridge, "ls_svm": ls_svm, "lda": lda, "within_class": within_class, "qda": qda}
