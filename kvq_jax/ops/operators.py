@@ -29,7 +29,7 @@ class Operator(NamedTuple):
     stream: Callable[..., Any] | None = None  # (query, **options) -> kvq_jax.ops.streaming.Stream, of constant size
     weights: Callable[..., Any] | None = None  # (key, value, *, mask=None, **options) -> w, output = query @ w
     alpha: str | None = None  # the domain of a learnt `alpha`: 'positive' or 'unit', (0, 1); None: no such option
-    labels: bool = False  # values are labels of classes
+    labels: bool = False  # values must be labels of classes
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ OPERATORS: dict[str, Operator] = {
     "kernel_intention": Operator(kernel_intention, alpha="positive"),
     "nystroem_intention": Operator(nystroem_intention, alpha="positive"),
     "constrained_intention": Operator(constrained_intention, weights=constrained_weights, alpha="positive"),
-    "ls_svm": Operator(ls_svm, alpha="positive", labels=True),
+    "ls_svm": Operator(ls_svm, alpha="positive"),
     "lda": Operator(lda, alpha="positive", labels=True),
     "within_class": Operator(within_class, alpha="positive", labels=True),
     "qda": Operator(qda, alpha="positive", labels=True),

@@ -3,8 +3,10 @@
 import numpy as np
 from scipy import optimize, special, stats
 
+from kvq_jax.ops import OPERATORS
+
 # Their values are one-hot labels of at least two columns, and a class without keys scores -inf. See `values`.
-LABELS = {"lda", "within_class", "qda"}
+LABELS = {name for name, row in OPERATORS.items() if row.labels}
 # The ridge on the system that an operator solves, by default.
 ALPHA = {
     "intention": 1e-3,

@@ -14,7 +14,7 @@ from kvq_jax.ops import OPERATORS, intention
 from kvq_jax.ops.discriminants import RULES
 from tests.kvq_jax.ops.gradients import check_gradients
 
-DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels}
+DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels or name == "ls_svm"}
 every = pytest.mark.parametrize("name", DISCRIMINANTS)
 # Compiled whole: op by op, the compiler takes most of the time of these tests.
 STATIC = {"ls_svm": (), "lda": ("rule",), "within_class": ("rule",), "qda": ("pooling",)}
