@@ -18,7 +18,7 @@ import dataclasses
 from ml_collections import ConfigDict
 
 from configs import common
-from kvq_jax.models import MODELS
+from kvq_jax import models
 
 RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 WHEEL = dict(context=128, targets=50, drop=0.0, small_std=0.05, large_std=0.01)
@@ -71,8 +71,10 @@ MISFITS = {
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one pair; axes: model, task, op, preset. Raises ValueError, one line, where they do not fit."""
-    axes = common.parse_axes(arg, model=MODELS, task=TASKS, op=("own", *common.operators()), preset=common.PRESETS)
-    name, row = axes["model"], MODELS[axes["model"]]
+    axes = common.parse_axes(
+        arg, model=models.MODELS, task=TASKS, op=("own", *common.operators()), preset=common.PRESETS
+    )
+    name, row = axes["model"], models.MODELS[axes["model"]]
     _check(axes)
     config = dict(
         name="kvq/anything",
@@ -101,7 +103,7 @@ def _check(axes: dict[str, str]) -> None:
     reason = common.first(MISFITS, axes)
     if reason:
         raise ValueError(f"model={axes['model']} does not fit task={axes['task']}: {reason}")
-    fields = [field.name for field in dataclasses.fields(MODELS[axes["model"]].cls)]
+    fields = [field.name for field in dataclasses.fields(models.MODELS[axes["model"]].cls)]
     if axes["op"] != "own" and "op" not in fields:
         raise ValueError(f"op={axes['op']} is for models with a field `op`, which model={axes['model']} does not have")
 
@@ -135,5 +137,5 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """Every pair that fits."""
-    pairs = [{"model": model, "task": task} for task in TASKS for model in MODELS]
+    pairs = [{"model": model, "task": task} for task in TASKS for model in models.MODELS]
     return [pair for pair in pairs if common.first(MISFITS, pair) is None]

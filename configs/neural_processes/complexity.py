@@ -1,13 +1,13 @@
-"""Memory and time of neural processes by the number of points: CMANP paper, Tables 1, 2 and 8, Figures 3, 4 and 8.
+"""Memory and time of neural processes by the number of points: CMANP paper, Table 8, Figures 3, 4, 8.
 
     python -m scripts.sweep --config configs/neural_processes/complexity.py:preset=quick     # all of it
     python -m experiments.run --config configs/neural_processes/complexity.py:what=memory,preset=quick
 
 what=memory   bytes of conditioning, querying and updating, for every model (Table 8, and the orders of Tables 1 and 2)
 what=times    seconds of the same
-what=context  memory and time by the size of the context, of the models that Figures 3 and 4 compare
-what=update   seconds of an update by new points, beside conditioning anew
-what=blocks   seconds of CMANP-AND's likelihood by the size of its blocks (Figure 8)
+what=context  memory and time by the size of the context, of the models that Figure 3 compares
+what=update   seconds of an update by new points, beside conditioning anew (Figure 8)
+what=blocks   seconds of CMANP-AND's likelihood by the size of its blocks (the times of Figure 4)
 
 Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, and in what=memory narrow models,
 as their programs are compiled by the hundred.
@@ -94,6 +94,7 @@ EDITS = {
     "preset=tiny": _narrow(num_layers=1, std_layers=1) | {"measurement": dict(turns=1, budget_s=0.0)},
     "preset=tiny,what=memory": _series("memory", sizes=(32, 64, 128), fixed=8),
     "preset=tiny,what=times": _series("times", sizes=(4, 8), fixed=4),
+    "what=times,preset=tiny": {"series": dict(querying_points=dict(sizes=(8,)))},
     "preset=tiny,what=context": _series("context", sizes=(8, 16), fixed=4),
     "preset=tiny,what=update": _series("update", sizes=(8, 16), fixed=4),
     "preset=tiny,what=blocks": _series("blocks", sizes=(1, 46)),

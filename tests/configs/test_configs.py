@@ -1,21 +1,27 @@
 """Every config file in all its presets."""
 
+import ast
 import importlib
 import inspect
 from pathlib import Path
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from configs import common
 from experiments.harness.launch import split_evaluation
 from experiments.harness.loop import TrainSettings
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.settings import build
+from experiments.harness.settings import build, check_sections, fields_of
 from experiments.harness.step import make_init, make_step
-from experiments.intention import few_shot_regression
+from experiments.regression import experiment as regression
+from kvq_jax.models import CLASSIFIERS, MODELS, TARGET_REGRESSORS, WEIGHT_REGRESSORS
+from kvq_jax.nn import ENCODERS
+from kvq_jax.ops import OPERATORS
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -23,19 +29,70 @@ MODULES = [
     for path in sorted((ROOT / "configs").glob("*/*.py"))
     if path.name != "__init__.py"
 ]
-PRESETS = [(module, preset) for module in MODULES for preset in module.PRESETS]
+CELLS = [(module, preset) for module in MODULES for preset in common.PRESETS]
+SHARED = {"name", "experiment", "axes"}
+TRAINED = {"train", "optimizer", "evaluation"}
+# Experiment -> its models, where they are not those of MODELS.
+TABLES = {"intention.scaling": WEIGHT_REGRESSORS, "intention.few_shot_classification": CLASSIFIERS}
 
 
-@pytest.mark.parametrize("module, preset", PRESETS, ids=lambda x: getattr(x, "__name__", x))
-def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
+def cells_of(module, preset):
     for axes in module.sweep():
         axes = axes | {"preset": preset}
-        config = module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))
-        settings = build(TrainSettings, config.train, "config.train")
-        build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
-        split_evaluation(config.evaluation)
+        yield axes, module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))
+
+
+def sections_of(config) -> set:
+    return set(importlib.import_module(f"experiments.{config.experiment}.experiment").SECTIONS)
+
+
+@pytest.mark.parametrize("module, preset", CELLS, ids=lambda x: getattr(x, "__name__", x))
+def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
+    for axes, config in cells_of(module, preset):
+        trained = TRAINED if "train" in config else set()  # nothing is trained where something is measured
+        check_sections(config, SHARED | trained | sections_of(config))
+        if trained:
+            settings = build(TrainSettings, config.train, "config.train")
+            build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
+            split_evaluation(config.evaluation)
         assert config.name == module.__name__.removeprefix("configs.").replace(".", "/")
         assert axes.items() <= config.axes.to_dict().items()
+
+
+@pytest.mark.parametrize("module, preset", CELLS, ids=lambda x: getattr(x, "__name__", x))
+def test_what_is_stored_is_complete(module, preset):
+    """Every field of every class that a config describes is a key, and so a flag."""
+    for _, config in cells_of(module, preset):
+        if "model" in config and config.experiment != "intention.anomaly":
+            table = TARGET_REGRESSORS if "form" in config.model else TABLES.get(config.experiment, MODELS)
+            fields = fields_of(table[config.model.name].cls).keys() - {"encoder"}
+            assert set(config.model) - {"form"} == {"name", *fields}
+        for name, section in config.get("models", {}).items():
+            assert set(section) == {"name", *fields_of(MODELS[name].cls)}
+        if "encoder" in config:
+            assert set(config.encoder) == {"name", *fields_of(ENCODERS[config.encoder.name])}
+
+
+def compared_strings(module) -> set:
+    compares = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Compare)]
+    return {leaf.value for node in compares for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_no_value_depends_on_a_condition_on_the_preset(module):
+    assert not compared_strings(module) & set(common.PRESETS)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_rows_of_edits_name_axes_and_values_that_exist(module):
+    tables = [getattr(module, name, {}) for name in ("AXES", "EDITS")]
+    rows = {part for table in tables for row in table for part in filter(None, row.split(","))}
+    for axis, _, values in (row.partition("=") for row in rows):
+        for value in values.split("|"):
+            try:
+                module.get_config(f"{axis}={value}")
+            except ValueError as error:
+                assert "unknown" not in str(error)  # it may need another model
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -60,12 +117,12 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     """
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
     noise = dict.fromkeys(("train", "validation", "test"), images)
-    load = few_shot_regression._load
+    load = regression._load
     monkeypatch.setattr(
-        few_shot_regression, "_load", lambda section, folder: (noise, {}) if section else load(section, folder)
+        regression, "_load", lambda task, section, folder: (noise, {}) if section else load(task, section, folder)
     )
     config = module.get_config(f"model={model},preset=paper{WITHOUT_DATA.get(module.__name__, '')}")
-    code = importlib.import_module(f"experiments.{config.experiment}")
+    code = importlib.import_module(f"experiments.{config.experiment}.experiment")
     experiment = code.build(config, split_evaluation(config.evaluation)[1], None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
     init = make_init(experiment, optimizer)
@@ -101,7 +158,63 @@ def test_unknown_optimizer_fields_are_refused():
         common.optimizer("sgd", 0.1, momentun=0.9)
 
 
-def test_the_ridge_of_an_informer_stays_where_its_system_is_definite():
-    assert common.ridge("intention", 0.1) == dict(alpha_kind="softplus", alpha=0.1)
-    assert common.ridge("sigma_informer", 0.1) == dict(alpha_kind="sigmoid", alpha=0.5)
-    assert set(common.OPS) >= {"informer", "sigma_informer"}
+def test_a_learnt_alpha_starts_where_the_operator_is_defined():
+    positive = dict(name="intention", alpha=0.1, alpha_kind="softplus")
+    assert common.op("intention") == positive
+    assert common.op("intention", alpha=1.0) == positive | dict(alpha=1.0)
+    assert common.op("sigma_informer", alpha=1.0) == dict(name="sigma_informer", alpha=0.5, alpha_kind="sigmoid")
+    assert common.op("softmax") == "softmax"
+    with pytest.raises(ValueError, match="did you mean 'intention'"):
+        common.op("intension")
+
+
+def test_operators_are_those_that_take_any_values_and_those_added_later(monkeypatch):
+    assert set(common.operators()) >= {"softmax", "ls_svm", "informer", "sigma_informer"}
+    assert not set(common.operators()) & {"lda", "within_class", "qda"}
+    monkeypatch.setitem(OPERATORS, "another", OPERATORS["softmax"])
+    assert "another" in common.operators()
+
+
+class Sized(nn.Module):
+    width: int
+    depth: int = 2
+    inner: nn.Module | None = None
+
+
+@flax.struct.dataclass
+class Listed:
+    options: dict = flax.struct.field(default_factory=lambda: {"a": 1})
+
+
+def test_a_section_has_all_fields():
+    assert common.section(Sized, "inner", width=3) == dict(width=3, depth=2)
+    assert common.section(Listed) == dict(options={"a": 1})
+    with pytest.raises(ValueError, match="unknown field of Sized 'dept': did you mean 'depth'"):
+        common.section(Sized, "inner", width=3, dept=1)
+    with pytest.raises(ValueError, match="Sized.width has no default"):
+        common.section(Sized)
+    assert common.model("maml", inner_rate=0.01)["inner_rate"] == 0.01
+    with pytest.raises(ValueError, match="unknown model 'mamml': did you mean 'maml'"):
+        common.model("mamml")
+
+
+def test_edits_hold_by_axes_in_their_order():
+    config = dict(axes=dict(model="b", preset="tiny"), model=dict(op=dict(name="x", alpha=1.0), width=1))
+    edited = common.edited(
+        config,
+        {"preset=tiny,model=a|b": {"model": dict(width=2)}, "model=a": {"model": dict(width=3)}},
+        {"": {"model": dict(op=dict(alpha=2.0)), "model?": dict(width=4, depth=5)}},
+    )
+    assert edited.to_dict() == config | dict(model=dict(op=dict(name="x", alpha=2.0), width=4))
+    assert config["model"]["width"] == 1
+    assert common.edited(config, {"": {"model": dict(op="y")}}).model.op == "y"
+    with pytest.raises(ValueError, match="unknown key of config.model 'widht': did you mean 'width'"):
+        common.edited(config, {"": {"model": dict(widht=2)}})
+
+
+def test_base_is_what_the_first_row_that_holds_says():
+    table = {"preset=paper": dict(size="84"), "": dict(size="28", source="digits")}
+    assert common.resolved(dict(preset="paper", size="base", source="base"), table) == dict(
+        preset="paper", size="84", source="digits"
+    )
+    assert common.resolved(dict(preset="tiny", size="16", source="base"), table)["size"] == "16"
