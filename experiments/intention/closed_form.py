@@ -135,7 +135,7 @@ def _cloud(result: Result) -> tuple[bool, str]:
 
 def _training(result: Result) -> str:
     """The config but for the point cloud, which changes neither training nor errors."""
-    config = dict(result.config)
+    config = result.config | {"axes": result.axes}
     for section in ("axes", "evaluation"):
         config[section] = {key: value for key, value in config[section].items() if not key.startswith("cloud")}
     return json.dumps(config | {"preset": result.preset}, sort_keys=True)

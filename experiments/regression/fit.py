@@ -21,12 +21,12 @@ def check_fit(model: nn.Module, init: Callable, task: Task, slots: Sequence[int]
     """
     misfit = f"config.model: {type(model).__name__} does not fit config.task:"
 
-    def predict(variables, context):
-        return predictor(model, variables, task.target, jax.random.key(0))(context)["prediction"]
+    def predict(variables, context, target):
+        return predictor(model, variables, target, jax.random.key(0))(context)["prediction"]
 
     try:
         variables = jax.eval_shape(init, jax.random.key(0))
-        predicted = jax.eval_shape(predict, variables, task.context)
+        predicted = jax.eval_shape(predict, variables, task.context, task.target)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{misfit} {_first_line(error)}") from error
     if predicted.shape != task.target.y.shape:
@@ -35,7 +35,7 @@ def check_fit(model: nn.Module, init: Callable, task: Task, slots: Sequence[int]
     fewer = [] if task.context.mask is None else [task.context.x.shape[-2] - 1]
     for number in (*slots, *fewer):
         try:
-            jax.eval_shape(predict, variables, _with_slots(task.context, number))
+            jax.eval_shape(predict, variables, _with_slots(task.context, number), task.target)
         except (TypeError, ValueError) as error:
             reason = "it needs the same number of context points in every task"
             raise ConfigError(f"{misfit} {reason} ({_first_line(error)})") from error

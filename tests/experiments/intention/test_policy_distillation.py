@@ -1,4 +1,4 @@
-"""Policy distillation: its sampler, its exact answers, and Figures 8 and 9 from runs at preset tiny."""
+"""Policy distillation: its evaluation and forms of models, and Figures 8 and 9 from runs at preset tiny."""
 
 import csv
 
@@ -12,52 +12,10 @@ from configs.intention import policy_distillation as config_file
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
-from experiments.intention import policy_distillation
-from experiments.intention.figures import FIGURES
-from experiments.intention.policy_distillation import PolicyDistillation, trilateration
-from experiments.intention.tables import TABLES
-
-TASK = PolicyDistillation(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-4)
-
-
-def draw(task, number):
-    return jax.jit(jax.vmap(lambda key: task.sample(key, None)))(jax.random.split(jax.random.key(0), number))
-
-
-def test_the_sampler_gives_normal_targets_places_and_their_squared_distances():
-    tasks = draw(TASK, 4000)
-    places, targets = tasks.context_x[..., :2], tasks.target_y[..., 0]
-    assert (
-        tasks.context_x.shape == (4000, 5, 3) and tasks.context_y.shape == (4000, 5, 1) and targets.shape == (4000, 2)
-    )
-    np.testing.assert_allclose(tasks.context_y[..., 0], np.sum((places - targets[:, None]) ** 2, -1), rtol=1e-5)
-    np.testing.assert_allclose(np.cov(targets.T), np.eye(2), atol=0.1)
-    np.testing.assert_allclose(np.cov(np.reshape(places, (-1, 2)).T), np.eye(2) / 4, atol=0.02)
-    assert tasks.context_mask.all() and (tasks.context_x[..., 2] == 1).all()
-    np.testing.assert_array_equal(tasks.target_x[7], [[1, 0, 0], [0, 1, 0]])
-
-
-def test_trilateration_by_hand():
-    """From (0, 0), (1, 0) and (0, 1) to (3, 4): 9 + 16, 4 + 16 and 9 + 9."""
-    places = jnp.array([[0.0, 0], [1, 0], [0, 1]])
-    np.testing.assert_allclose(trilateration(places, jnp.array([[25.0], [20], [18]])), [3, 4], atol=1e-5)
-
-
-def test_trilateration_in_space():
-    places, target = jax.random.normal(jax.random.key(0), (6, 3)), jnp.array([0.5, -2.0, 1.0])
-    distances = jnp.sum((places - target) ** 2, -1, keepdims=True)
-    np.testing.assert_allclose(trilateration(places, distances), target, atol=1e-4)
-
-
-def test_untrained_intention_is_as_good_as_the_oracle_on_linearised_inputs():
-    tasks = draw(TASK, 300)
-    errors = {
-        name: np.square(answer - tasks.target_y).mean((1, 2)) for name, answer in jax.vmap(TASK.answers)(tasks).items()
-    }
-    assert np.median(errors["trilateration"]) < 1e-12 and errors["trilateration"].max() < 1e-6
-    assert np.median(errors["linearised_intention"]) < 1e-8
-    biased = PolicyDistillation(5, 1.0, 0.5, linearised_alpha=1e6)  # an endless ridge predicts zero
-    np.testing.assert_allclose(jax.vmap(biased.answers)(tasks)["linearised_intention"], 0, atol=1e-2)
+from experiments.intention.policy_distillation import experiment as policy_distillation
+from experiments.intention.policy_distillation.figures import FIGURES
+from experiments.intention.policy_distillation.tables import TABLES
+from kvq_jax.models import Points
 
 
 def test_evaluation_is_a_plain_loop_over_tasks():
@@ -72,7 +30,7 @@ def test_evaluation_is_a_plain_loop_over_tasks():
 
 
 def test_the_paper_form_predicts_both_coordinates_from_the_observations_alone():
-    """Appendix 6's w is 9 x 512, of raw keys [K, V, Q], under e_P [128, 2]. Other queries and another order change nothing."""
+    """Appendix 6's w is 9 x 512, of raw keys [K, V, Q], under e_P [128, 2]; no query and no order changes it."""
     made = policy_distillation.build(*sections("model=intention,preset=paper"), None)
     shapes = jax.eval_shape(made.init, jax.random.key(0))["params"]["network"]
     assert set(shapes) == {"decoder", "ridge", "value_encoder"}
@@ -81,9 +39,8 @@ def test_the_paper_form_predicts_both_coordinates_from_the_observations_alone():
     config, own = sections("model=intention,preset=tiny,form=paper")
     made = policy_distillation.build(config, own, None)
     task = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), made.sample(jax.random.key(1), None))
-    moved = task._replace(
-        context_x=task.context_x[:, ::-1], context_y=task.context_y[:, ::-1], target_x=5 - task.target_x
-    )
+    reversed_context = Points(task.context.x[:, ::-1], task.context.y[:, ::-1])
+    moved = task._replace(context=reversed_context, target=task.target._replace(x=5 - task.target.x))
     variables, loss = jax.jit(made.init)(jax.random.key(0)), jax.jit(made.loss)
     losses = [float(loss(variables, batch, jax.random.key(2))[0]) for batch in (task, moved)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0] > 0
@@ -126,19 +83,19 @@ def results(tmp_path_factory):
     """A run of the MLP, and the same once more under Intention's name."""
     folder = tmp_path_factory.mktemp("run")
     made = launch(config_file.get_config("model=mlp,preset=tiny"), folder, Options(), Console(quiet=True))
-    named = made.config | {"model": {"name": "intention"}}
-    return [made, Result(folder, made.content | {"config": named})]
+    named = made.axes | {"model": "intention"}
+    return [made, Result(folder, made.content | {"axes": named})]
 
 
 def test_figures_and_table_of_tiny_runs(results, tmp_path):
     for figure, lines in (("figure8", 1 + 2 * 4), ("figure9", 1 + 2 + 2)):
-        assert FIGURES[figure](results, tmp_path).stat().st_size > 10_000
+        assert FIGURES[f"intention/{figure}"](results, tmp_path).stat().st_size > 10_000
         with (tmp_path / f"{figure}.csv").open() as file:
             assert len(list(csv.reader(file))) == lines
     with (tmp_path / "figure9.csv").open() as file:
         intention = next(csv.DictReader(file))
     assert float(intention["median"]) == results[1].metrics["trained/mse"]["median"]
-    table = TABLES["figure9"](results)
+    table = TABLES["intention/figure9"](results)
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     assert rows["MAML"] == ["missing"] * 2 and rows["the paper's Figure 9"] == ["(curve)"] * 2
     assert float(rows["trilateration (oracle)"][1]) < 1e-11 < 0.1 < float(rows["Intention"][1])
@@ -150,7 +107,7 @@ def test_a_result_keeps_its_validation_losses(results):
 
 
 def test_without_results_there_is_nothing_to_draw(tmp_path):
-    assert TABLES["figure9"]([]) is None
+    assert TABLES["intention/figure9"]([]) is None
     for figure in ("figure8", "figure9"):
         with pytest.raises(UserError, match="intention/policy_distillation; there are none"):
-            FIGURES[figure]([], tmp_path)
+            FIGURES[f"intention/{figure}"]([], tmp_path)

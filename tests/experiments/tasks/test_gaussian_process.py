@@ -1,4 +1,4 @@
-"""The Gaussian-process task: the laws of its sampler, and its oracle against scikit-learn, by hand and on a known scale."""
+"""The Gaussian-process task: the laws of its sampler; its oracle against scikit-learn, by hand, on a known scale."""
 
 import dataclasses
 
@@ -165,7 +165,7 @@ def test_likelihoods_by_hand():
 
 
 def test_float32_loses_nothing_that_matters(x64):
-    """The same functions judged in float64: likelihoods differ by less than a thousandth, on the worst protocol and kernel."""
+    """The same functions judged in float64: likelihoods differ by less than 0.001, on the worst protocol and kernel."""
     gp = dataclasses.replace(GP, length_scale=(0.6, 1.0))
     tasks = jax.tree.map(lambda leaf: leaf.astype(jnp.float64) if leaf.dtype != bool else leaf, batch(gp, 100))
     narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype != bool else leaf, tasks)

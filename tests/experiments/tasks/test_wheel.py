@@ -21,8 +21,8 @@ from experiments.tasks.wheel import (
 
 SPREAD = dict(small_std=0.05, large_std=0.01)
 CODE = Rewards(**SPREAD)
-# delta -> mean cumulative regret of Uniform, rounds in which one arm pays well, and the regrets of always arm 0 and of the
-# quadrant's arm in percent of what Uniform is expected to lose.
+# delta -> mean cumulative regret of Uniform, rounds in which one arm pays well, and the regrets of always arm 0 and of
+# the quadrant's arm in percent of what Uniform is expected to lose.
 FACTS = {
     0.7: (40767, 1039, 124.2, 0.47),
     0.9: (14469, 367, 122.4, 2.22),

@@ -1,4 +1,4 @@
-"""The scaling experiment: its sampler and oracle, the doubling search, Figure 3 from results, and a whole run at preset tiny."""
+"""The scaling experiment: the doubling search, Figure 3 from results, and a whole run at preset tiny."""
 
 import csv
 import json
@@ -14,48 +14,17 @@ from configs.intention import scaling as config_file
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
-from experiments.intention import least_squares, scaling
-from experiments.intention.figures import FIGURES
-from experiments.intention.tables import TABLES
+from experiments.intention.scaling import experiment as scaling
+from experiments.intention.scaling.figures import FIGURES
+from experiments.intention.scaling.tables import TABLES
 
 ROOT = Path(__file__).parents[3]
-
-
-def draw(tasks, **sizes):
-    task = least_squares.LeastSquares(**sizes)
-    return jax.jit(jax.vmap(lambda key: task.sample(key, None)))(jax.random.split(jax.random.key(0), tasks))
-
-
-def test_the_sampler_draws_unit_normals_and_their_products():
-    tasks = draw(5000, points=10, dimension=3)
-    assert (tasks.x.shape, tasks.y.shape, tasks.weights.shape) == ((5000, 10, 3), (5000, 10, 1), (5000, 3))
-    np.testing.assert_allclose(tasks.y[..., 0], np.einsum("tnd,td->tn", tasks.x, tasks.weights), atol=1e-5)
-    for sample in (tasks.x.reshape(-1, 3), tasks.weights):
-        bound = 5 / np.sqrt(len(sample))  # five standard errors, or more than three of a variance
-        np.testing.assert_allclose(sample.mean(0), np.zeros(3), atol=bound)
-        np.testing.assert_allclose(np.cov(sample.T), np.eye(3), atol=bound)
-    assert abs(np.corrcoef(tasks.x[:, 0, 0], tasks.weights[:, 0])[0, 1]) < 5 / np.sqrt(5000)
-
-
-@pytest.mark.parametrize("points, dimension", [(10, 2), (10, 6), (4, 3)])
-def test_the_oracle_is_exact_and_is_numpys(points, dimension):
-    tasks = draw(50, points=points, dimension=dimension)
-    found = jax.vmap(least_squares.oracle)(tasks)
-    expected = [np.linalg.lstsq(np.float64(x), np.float64(y[:, 0]))[0] for x, y in zip(tasks.x, tasks.y)]
-    assert np.median(np.abs(found - np.array(expected))) < 1e-6
-    assert np.median(np.abs(found - tasks.weights)) < 1e-6
-
-
-def test_with_fewer_points_than_dimensions_the_oracle_finds_the_part_that_the_points_span():
-    tasks = draw(2000, points=2, dimension=4)
-    missed = np.square(jax.vmap(least_squares.oracle)(tasks) - tasks.weights).mean()
-    assert abs(missed - 0.5) < 0.05
 
 
 def build(arg, **evaluation):
     config = config_file.get_config(arg)
     _, own = split_evaluation(config.evaluation)
-    return least_squares.build(config, own | evaluation, None)
+    return scaling.build(config, own | evaluation, None)
 
 
 def test_evaluation_is_a_plain_loop_over_tasks():
@@ -71,8 +40,6 @@ def test_evaluation_is_a_plain_loop_over_tasks():
 def test_settings_are_checked():
     with pytest.raises(ConfigError, match="threshold must be positive"):
         build("preset=tiny", threshold=0.0)
-    with pytest.raises(ValueError, match="at least 1"):
-        least_squares.LeastSquares(points=10, dimension=0)
 
 
 def content(model, d, size, mean, median=None, preset="quick", **evaluation):
@@ -141,12 +108,12 @@ SEARCHES = (
 
 
 def test_figure3_and_its_table(tmp_path):
-    table = TABLES["figure3"](results(*SEARCHES))
+    table = TABLES["intention/figure3"](results(*SEARCHES))
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     assert table.columns == ["model", "d = 2", "d = 3"]
     assert rows["Intention, by mean"] == ["4", "4"] and rows["Intention, by median"] == ["2", "4"]
     assert rows["MLP, by mean"] == ["> 4", "> 2"] and rows["Attention, by mean"] == ["missing", "missing"]
-    assert FIGURES["figure3"](results(*SEARCHES), tmp_path) == tmp_path / "figure3.png"
+    assert FIGURES["intention/figure3"](results(*SEARCHES), tmp_path) == tmp_path / "figure3.png"
     with (tmp_path / "figure3.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 7 and {line["preset"] for line in lines} == {"quick"}
@@ -156,11 +123,11 @@ def test_figure3_and_its_table(tmp_path):
 
 
 def test_figure3_without_results_or_with_two_thresholds(tmp_path):
-    assert TABLES["figure3"]([]) is None
+    assert TABLES["intention/figure3"]([]) is None
     with pytest.raises(UserError, match="there are none"):
-        scaling.figure3([], tmp_path)
+        FIGURES["intention/figure3"]([], tmp_path)
     with pytest.raises(UserError, match="several thresholds"):
-        scaling.figure3(results(SEARCHES[0], content("mlp", 2, 2, 0.1, threshold=0.2)), tmp_path)
+        FIGURES["intention/figure3"](results(SEARCHES[0], content("mlp", 2, 2, 0.1, threshold=0.2)), tmp_path)
 
 
 def test_a_sweep_runs_what_is_needed_and_says_what_is_not(tmp_path):

@@ -1,0 +1,170 @@
+"""The regression experiment: its evaluation, what it measures of each kind of model and task, golden numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.intention import pixels, sine
+from configs.kvq import anything
+from experiments.harness.errors import ConfigError
+from experiments.harness.launch import split_evaluation
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.settings import build_named
+from experiments.harness.step import make_init, make_step
+from experiments.regression import experiment as regression
+from experiments.tasks import oracle_log_likelihood
+from experiments.tasks.sine import Sine
+from kvq_jax.models import MODELS, Points
+
+
+def experiment(config, **evaluation):
+    _, own = split_evaluation(config.evaluation)
+    return regression.build(config, own | evaluation, None)
+
+
+@pytest.mark.parametrize("model", sine.MODELS)
+def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
+    """Masked evaluation of many counts, of which some share a program, equals a model called on a shorter context."""
+    config = sine.get_config(f"model={model},preset=tiny")
+    made = experiment(config, tasks=3, batch_size=2, counts=(1, 3, 4))
+    variables, key = made.init(jax.random.key(0)), jax.random.key(5)
+    network = build_named(MODELS, config.model, "config.model")
+    task = Sine(**{k: v for k, v in config.task.items() if k != "name"} | {"max_context": 20})
+    values = jax.jit(made.evaluate)(variables, None, key)
+    for index, task_key in enumerate(jax.random.split(key, 3)):
+        sampled = task.sample(task_key, None)
+        for count in (1, 3, 4):
+            context = Points(sampled.context.x[:count], sampled.context.y[:count])
+            prediction = network.apply(variables, context, sampled.target.x)
+            error = np.mean((prediction - sampled.target.y) ** 2)
+            np.testing.assert_allclose(values[f"mse@{count}"][index], error, rtol=2e-3)
+
+
+def test_untrained_intention_improves_with_observations():
+    """Figures 6 and 7, dashed: at initialisation Intention interpolates (random features, non-zero biases)."""
+    made = experiment(sine.get_config("model=intention,preset=quick"), tasks=40, counts=(5, 10, 20, 50))
+    values = jax.jit(made.evaluate)(made.init(jax.random.key(0)), None, jax.random.key(1))
+    medians = [float(np.median(values[f"mse@{n}"])) for n in (5, 10, 20, 50)]
+    assert sorted(medians, reverse=True) == medians and medians[-1] < 0.2 < 4.25
+
+
+@pytest.mark.parametrize("source", ["digits"])
+@pytest.mark.parametrize("model", pixels.MODELS)
+def test_examples_of_pixels(model, source):
+    made = experiment(pixels.get_config(f"model={model},preset=tiny,source={source}"))
+    arrays = jax.jit(made.examples)(made.init(jax.random.key(0)), made.data["test"], jax.random.key(1))
+    assert arrays["prediction"].shape == (4, 4, 64, 1) and arrays["target_y"].shape == (4, 64, 1)
+    assert set(arrays) == {"context_x", "context_y", "target_x", "target_y", "prediction", "counts"}
+
+
+def test_validation_images_are_held_out_of_training():
+    data = experiment(pixels.get_config("preset=tiny")).data
+    assert [len(data[split]) for split in ("train", "validation", "test")] == [1300, 200, 297]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"counts": (5, 1)}, "increasing"),
+        ({"counts": ()}, "both have numbers, or none"),
+        ({"counts": (1, 500)}, "config.evaluation.counts"),
+    ],
+)
+def test_impossible_counts_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment(sine.get_config("preset=tiny"), **change)
+
+
+def test_one_step_of_the_paper_config_keeps_its_numbers():
+    """Golden numbers. Where a change is meant, take the new ones from the message, in a commit that says why."""
+    config = sine.get_config("model=intention,preset=tiny")
+    made = experiment(config)
+    optimizer = build_optimizer(OptimizerSettings(**config.optimizer), 10)
+    state = make_init(made, optimizer)(jnp.uint32(0))
+    state, metrics = jax.jit(make_step(made, optimizer, 8))(state, None)
+    got = float(metrics["loss"]), float(optax_norm(state.params))
+    np.testing.assert_allclose(got, GOLDEN, rtol=1e-3)
+
+
+def optax_norm(tree) -> jax.Array:
+    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
+
+
+GOLDEN = (2.003629, 14.061336)  # loss, and norm of the parameters after the step
+
+
+def anything_made(arg, **evaluation):
+    return experiment(anything.get_config(f"{arg},preset=tiny"), tasks=4, batch_size=2, **evaluation)
+
+
+@pytest.mark.parametrize("model, kind", [("cnp", "marginal"), ("tnp_nd", "joint")])
+def test_a_distribution_is_judged_beside_the_oracle(model, kind):
+    """On one function: the model's own likelihood, what the true posterior gives of the same kind, and squared errors."""
+    config = anything.get_config(f"model={model},task=gp,preset=tiny")
+    made, network = anything_made(f"model={model},task=gp"), build_named(MODELS, config.model, "config.model")
+    task = build_named(regression.TASKS, config.task, "config.task")
+    variables, key = made.init(jax.random.key(0)), jax.random.key(5)
+    values = jax.jit(made.evaluate)(variables, None, key)
+    for index, task_key in enumerate(jax.random.split(key, 4)[:2]):
+        sampled = task.sample(task_key, None)
+        context, target, _ = sampled
+        likelihood = network.apply(variables, context, target, key=key, method="log_likelihood")
+        best = oracle_log_likelihood(task, sampled)[kind]
+        there = np.asarray(target.mask)
+        means = [
+            law.mean.reshape(-1, 1)
+            for law in (network.apply(variables, context, target.x, target.mask), task.oracle(sampled, *target[::2]))
+        ]
+        errors = [np.mean(np.square(mean - target.y)[there]) for mean in means]
+        expected = dict(log_likelihood=likelihood, oracle_log_likelihood=best, gap=best - likelihood)
+        expected |= dict(zip(("mse", "oracle_mse"), errors))
+        assert set(values) == set(expected)
+        for name, number in expected.items():
+            np.testing.assert_allclose(values[name][index], number, rtol=2e-3, atol=1e-4, err_msg=name)
+
+
+def test_likelihoods_are_measured_for_numbers_of_observations_too():
+    made = anything_made("model=cnp,task=sine", counts=(2, 9), example_counts=(3,))
+    variables = made.init(jax.random.key(0))
+    values = jax.jit(made.evaluate)(variables, None, jax.random.key(1))
+    assert set(values) == {f"{name}@{count}" for name in ("mse", "log_likelihood") for count in (2, 9)}
+    arrays = jax.eval_shape(made.examples, variables, None, jax.random.key(1))
+    assert arrays["prediction"].shape == arrays["prediction_std"].shape == (4, 1, 200, 1)
+
+
+@pytest.mark.parametrize("model, task", [("intention", "gp"), ("cmanp", "sine"), ("bnp", "fixed_wheels")])
+def test_models_of_one_paper_learn_tasks_of_another(model, task):
+    made = anything_made(f"model={model},task={task}")
+    optimizer = build_optimizer(OptimizerSettings(**sine.get_config("preset=tiny").optimizer), 2)
+    state, step = make_init(made, optimizer)(jnp.uint32(0)), jax.jit(make_step(made, optimizer, 4))
+    for _ in range(2):
+        state, metrics = step(state, made.data["train"])
+        assert np.isfinite(metrics["loss"])
+
+
+@pytest.mark.parametrize(
+    "arg, change, message",
+    [
+        ("model=pair,task=gp", {"name": "mlp"}, "MLPRegressor does not fit config.task: it needs the same number of"),
+        ("model=cnp,task=kabsch", {"dim_y": 1}, "CNP does not fit config.task: "),
+        ("model=cnp,task=gp", {"dim_y": 3}, "predicts 3 outputs .dim_y. where a target has 1"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_task_is_refused_in_one_line(arg, change, message):
+    config = anything.get_config(f"{arg},preset=tiny")
+    if "name" in change:
+        config.model = anything.get_config("model=mlp,task=kabsch,preset=tiny").model
+    else:
+        config.model.update(change)
+    with pytest.raises(ConfigError, match=message) as raised:
+        experiment(config)
+    assert "\n" not in str(raised.value)
+
+
+def test_pixels_need_images_and_no_other_task_takes_them():
+    for arg, data in (("task=pixels", None), ("task=gp", pixels.get_config("preset=tiny").data)):
+        config = anything.get_config(f"{arg},preset=tiny")
+        config.data = data
+        with pytest.raises(ConfigError, match="config.data: a section for the task pixels"):
+            experiment(config)
