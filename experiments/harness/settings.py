@@ -92,7 +92,8 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         return float(value)
     if hint in (int, float, str, bool) and type(value) is not hint:
         raise ConfigError(f"{where}: expected {hint.__name__}, got {value!r}")
-    if _is_name_or_section(hint) and not isinstance(value, (str, Mapping)):
+    absent = value is None and type(None) in typing.get_args(hint)
+    if _is_name_or_section(hint) and not absent and not isinstance(value, (str, Mapping)):
         raise ConfigError(f"{where}: expected a name, or a section with a name and options, got {value!r}")
     return value
 

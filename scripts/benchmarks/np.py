@@ -1,11 +1,13 @@
 """Neural processes at the published GP setting: training, conditioning and querying, acting.
 
-Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included: of one seed;
-of each of five, at once (vmap) and in turn; and of one on each core, in processes of their own, as `sweep --workers` runs cells: the
-time of a step over the number of cores. Beside it the published PyTorch code's time for a step without sampling, on two cores of one
-machine of another day: a quotation, no measurement.
-Floating-point work is the compiler's count for one step; its rate is set against that of matrix products measured in this run, of the
-shape that most of these models' products have, (800 x 64) (64 x 256).
+Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included.
+The columns are milliseconds of a step of one seed; of each of five seeds, at once (vmap) and in turn; and of one seed
+on each core, in processes of their own, as `sweep --workers` runs cells: the time of a step over the number of cores.
+Beside them is the time of a step of the published PyTorch code without sampling, on two cores of another machine:
+quoted, not measured.
+
+Floating-point work is the compiler's count for one step. Its rate is compared with that of matrix products measured in
+this run, of the shape of most products in these models, (800 x 64) (64 x 256).
 """
 
 import functools
@@ -20,13 +22,15 @@ import jax.numpy as jnp
 from configs.neural_processes import gp, wheel
 from experiments.harness import settings, timing
 from experiments.harness.placement import on_cores, shares_of_cores
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points, condition_made, has_state
+from kvq_jax.models import MODELS, Points
+from kvq_jax.models.neural_processes import condition_made, has_state
 from scripts.benchmarks import training
 
 Array = jax.Array
 
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
-# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, on two cores.
+# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, two
+# cores.
 PUBLISHED_MS = {
     "cnp": 6.1,
     "canp": 13.4,
@@ -57,8 +61,8 @@ def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: flo
         f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s"
     )
     print(
-        f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}{'of rate':>9}"
-        f"{'published ms':>14}{'times as fast':>32}"
+        f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}"
+        f"{'of rate':>9}{'published ms':>14}{'times as fast':>32}"
     )
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
@@ -101,8 +105,8 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
     beside = "".join(f"{published / (1e3 * seconds):8.2f}" for seconds in per_seed) if published else ""
     one, at_once, in_turn, on_each = (1e3 * seconds for seconds in per_seed)
     return (
-        f"{model:16}{one:9.1f}{at_once:14.1f}{in_turn:9.1f}{on_each:14.1f}{flops / 1e9:8.2f}{flops / per_seed[0] / rate:9.0%}"
-        f"{published or float('nan'):14.1f}{beside}"
+        f"{model:16}{one:9.1f}{at_once:14.1f}{in_turn:9.1f}{on_each:14.1f}{flops / 1e9:8.2f}"
+        f"{flops / per_seed[0] / rate:9.0%}{published or float('nan'):14.1f}{beside}"
     )
 
 
@@ -138,7 +142,7 @@ def train_when_told(model: str, preset: str, budget_s: float) -> None:
 def _built(model: str, preset: str):
     """A model and its initial variables."""
     config = gp.get_config(f"model={model},preset={preset}")
-    module = settings.build_named(NEURAL_PROCESSES, config.model, "config.model")
+    module = settings.build_named(MODELS, config.model, "config.model")
     points = _points(0, 2)
     return module, module.init(jax.random.key(0), points, points.x, key=jax.random.key(1))
 
@@ -149,9 +153,9 @@ def _points(seed: int | Array, count: int) -> Points:
 
 
 def _memory(model, variables, length: int):
-    """A function of no arguments that conditions on `length` points: in chunks where the model has a state, else at once.
+    """A function of no arguments that conditions on `length` points: in chunks if the model has a state, else at once.
 
-    The variables are arguments of the program, here and below: of constants the compiler merges the layers that start equal.
+    Here and below the variables are arguments of the program: the compiler would merge layers of equal constants.
     """
     if has_state(model, variables):
         chunk = min(length, _CHUNK)

@@ -63,8 +63,8 @@ def table4(results: Sequence[Result]) -> Table | None:
         f"over {told['n']} functions, in bold the best of each block and those within the joint error of it; the "
         "paper's ± is over its 5 seeds, each of 100000 steps. Upper block: each target alone; lower block: all targets "
         "jointly, over their number, which is another metric. Oracle: the posterior of the true kernel and its "
-        "parameters; gap: how far a model is below it on the same functions. Same std: the published floor of 0.1 under "
-        "the standard deviation replaced by the exponential of all other models."
+        "parameters; gap: how far a model is below it on the same functions. Same std: the published floor of 0.1 "
+        "under the standard deviation replaced by the exponential of all other models."
     )
     return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption, error="±", facts=told)
 

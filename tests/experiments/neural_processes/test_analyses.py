@@ -1,4 +1,4 @@
-"""The analyses of CMANP: blocks of several sizes on the same functions, the curves' contexts, which cells a figure draws."""
+"""The analyses of CMANP: blocks of several sizes on the same functions, contexts of curves, the cells of figures."""
 
 import csv
 import io
@@ -12,21 +12,26 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 from rich.console import Console
 
+from configs.common import PRESETS
 from configs.neural_processes import analyses as config_file
-from configs.neural_processes import gp
+from configs.neural_processes import complexity, gp
+from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
 from experiments.harness.run_directory import config_hash
-from experiments.neural_processes import analyses, analyses_figures, curves
-from experiments.neural_processes.figures import FIGURES
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES, NeuralProcess
+from experiments.neural_processes.analyses import curves
+from experiments.neural_processes.analyses import experiment as analyses
+from experiments.neural_processes.analyses import figures as analyses_figures
+from experiments.neural_processes.analyses.figures import FIGURES
+from experiments.neural_processes.analyses.tables import run_table
+from kvq_jax.models import MODELS, NeuralProcess
 from kvq_jax.models.neural_processes.predictive import factorised
 from scripts.sweep import cells as cells_of
 
 
 class Blocks(NeuralProcess):
-    """N(level, 1) everywhere; says that its log-likelihood with blocks of b is the level and the first target, less b."""
+    """N(level, 1) everywhere; its log-likelihood with blocks of b is the level plus the first target minus b."""
 
     block_size: int = 5
 
@@ -43,13 +48,13 @@ class Blocks(NeuralProcess):
 @pytest.fixture
 def blocks_config(monkeypatch) -> ConfigDict:
     """The config of CMANP-AND at preset tiny with `Blocks` in its place."""
-    monkeypatch.setitem(NEURAL_PROCESSES, "cmanp_and", Blocks)
+    monkeypatch.setitem(MODELS, "cmanp_and", MODELS["cmanp_and"]._replace(cls=Blocks))
     config = config_file.get_config("model=cmanp_and,study=blocks,preset=tiny")
     config.model = ConfigDict(dict(name="cmanp_and", dim_y=1, block_size=5))
     return config
 
 
-@pytest.mark.parametrize("preset", config_file.PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("model", ["cmanp", "cmanp_and"])
 def test_task_and_model_are_those_of_the_table(model, preset):
     here, there = (file.get_config(f"model={model},preset={preset}") for file in (config_file, gp))
@@ -103,15 +108,15 @@ def test_contexts_lie_where_they_should_on_the_functions():
 
 def test_a_whole_run(blocks_config, tmp_path):
     blocks_config.evaluation.update(kernels=("rbf",), block_sizes=(46,))
-    result = launch(blocks_config, tmp_path / "run", Options(), Console(file=io.StringIO()))
-    table = analyses.run_table([result])
+    result = launch(blocks_config, tmp_path / "run", Options(), Console(file=io.StringIO()), catalogue.show)
+    table = run_table([result])
     assert table.title == "CMANP-AND, block_latents 4, latents 4, study blocks, width 16"
     assert [name for name, _ in table.rows] == ["RBF", "RBF, blocks of 46"]
     own, of_blocks = (cells[0].mean for _, cells in table.rows)
     assert of_blocks == pytest.approx(own + 5 - 46, rel=1e-5)
     assert (tmp_path / "run" / "figure.png").read_bytes()[1:4] == b"PNG"
     for name in ("figure9", "figure10"):
-        assert FIGURES[name]([result], tmp_path).exists()
+        assert FIGURES[f"cmanp/{name}"]([result], tmp_path).exists()
         rows = list(csv.reader((tmp_path / f"{name}.csv").open()))
         assert rows[0][:3] == ["model", "function", "x"] and len(rows) == 1 + 3 * 200 and rows[1][0] == "CMANP-AND"
 
@@ -126,6 +131,20 @@ def content(cell, preset="tiny", likelihood=1.0) -> dict:
             values |= {"oracle_joint": 1.8, "oracle_marginal": 1.5}
             metrics |= {f"trained/{kernel}/{name}": {"mean": value, "sem": 0.01} for name, value in values.items()}
     return {"name": config["name"], "axes": config["axes"], "metrics": metrics, "config": config}
+
+
+def times(preset) -> dict:
+    """A result.json of the times of blocks, 20 milliseconds for each size."""
+    config = json.loads(complexity.get_config(f"what=blocks,preset={preset}").to_json())
+    sizes = config["series"]["blocks"]["sizes"]
+    metrics = {f"blocks/cmanp_and@{size}": {"mean": 0.02, "sem": 0.0} for size in sizes}
+    return {
+        "name": config["name"],
+        "axes": config["axes"],
+        "metrics": metrics,
+        "config": config,
+        "facts": {"absent": []},
+    }
 
 
 @pytest.fixture
@@ -158,22 +177,23 @@ def test_figures_of_sizes_draw_what_is_there(given, tmp_path):
     tiny = [result for result in given if result.preset == "tiny"]
     with_blocks = content("model=cmanp_and,study=blocks")
     with_blocks["config"]["evaluation"]["block_sizes"] = [46]
-    with_blocks["config"]["model"] |= dict(num_layers=1, std_layers=1)
     both = [Result(tmp_path, with_blocks), Result(tmp_path, content("model=cmanp,study=blocks"))]
+    timed, other = (Result(tmp_path, times(preset)) for preset in ("tiny", "quick"))
     for name, found, panels in (
         ("figure6", tiny, {"latents", "block_latents", "width"}),
         ("figure4", tiny, {"both"}),
-        ("figure4", [*tiny, Result(tmp_path, with_blocks)], {"both", "time", "block size"}),
-        ("figure4", [*tiny, *both], {"both", "time", "block size", "no blocks"}),
+        ("figure4", [*tiny, other], {"both"}),
+        ("figure4", [*tiny, Result(tmp_path, with_blocks), timed], {"both", "time", "block size"}),
+        ("figure4", [*tiny, *both, timed, other], {"both", "time", "block size", "no blocks"}),
     ):
-        assert FIGURES[name](found, tmp_path).read_bytes()[1:4] == b"PNG"
+        assert FIGURES[f"cmanp/{name}"](found, tmp_path).read_bytes()[1:4] == b"PNG"
         rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
         assert {row["panel"] for row in rows} == panels
-        assert all(float(row["milliseconds"]) > 0 for row in rows if row["panel"] == "time")
+        assert [row["milliseconds"] for row in rows if row["panel"] == "time"] == ["20.0"] * 2 * ("time" in panels)
     assert "1.3" in {row["log_likelihood"] for row in rows if row["panel"] == "both" and row["size"] == "1"}
 
 
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9", "figure10"])
 def test_figures_without_results_say_so(name, tmp_path):
     with pytest.raises(UserError, match="there are none"):
-        FIGURES[name]([], tmp_path)
+        FIGURES[f"cmanp/{name}"]([], tmp_path)

@@ -1,15 +1,32 @@
-"""Memory of conditioning, querying and updating, as the compiler counts it for narrow models."""
+"""Memory of conditioning, querying and updating, as the compiler counts it; tables and figures of runs."""
+
+import csv
+import io
 
 import pytest
+from rich.console import Console
 
-from experiments.neural_processes import complexity
-from experiments.neural_processes.complexity import build, conditioning, growth, querying, updating
+from configs.neural_processes import complexity as config_file
+from experiments import catalogue
+from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.launch import Options, launch
+from experiments.harness.settings import build_named
+from experiments.neural_processes.complexity import experiment, figures, programs, tables
+from experiments.neural_processes.complexity.programs import conditioning, querying, updating
+from kvq_jax.models import MODELS, family
 
 SIZES = (128, 256, 384)  # two chunks and more, below the sizes at which XLA fuses attention
 
 
-def small(name):
-    return build(name, **complexity._small(name))
+def narrow(name):
+    """A model as the memory of all models is measured."""
+    config = config_file.get_config("what=memory,preset=quick")
+    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk)
+
+
+def growth(program_of) -> str:
+    made = [program_of(size) for size in SIZES]
+    return "none" if None in made else tables.mark([programs.memory(program) for program in made], SIZES)
 
 
 @pytest.mark.parametrize(
@@ -24,37 +41,33 @@ def small(name):
     ],
 )
 def test_what_conditioning_needs(name, mark):
-    model = small(name)
-    assert growth(lambda n: conditioning(model, n), SIZES) == mark
+    model = narrow(name)
+    assert growth(lambda n: conditioning(model, n)) == mark
 
 
 @pytest.mark.parametrize(
     "name, mark", [("cmanp", "constant"), ("cmanp_and", "constant"), ("lbanp", "constant"), ("tnp_d", "quadratic")]
 )
 def test_what_a_query_needs_of_the_context(name, mark):
-    model = small(name)
-    assert growth(lambda n: querying(model, n, 8), SIZES) == mark
+    model = narrow(name)
+    assert growth(lambda n: querying(model, n, 8)) == mark
 
 
 @pytest.mark.parametrize("name, mark", [("tnp_nd", "quadratic"), ("cmanp_and", "constant"), ("cmanp", "linear")])
 def test_what_a_query_needs_of_its_targets(name, mark):
-    model = small(name)
-    assert growth(lambda m: querying(model, 8, m), SIZES) == mark
+    model = narrow(name)
+    assert growth(lambda m: querying(model, 8, m)) == mark
 
 
 def test_an_update_forgets_how_much_it_has_seen():
-    model = small("cmanp")
-    assert growth(lambda n: updating(model, n, 8), SIZES) == "constant"
-    assert growth(lambda u: updating(model, 8, u), SIZES) == "constant"
+    model = narrow("cmanp")
+    assert growth(lambda n: updating(model, n, 8)) == "constant"
+    assert growth(lambda u: updating(model, 8, u)) == "constant"
 
 
 def test_without_a_state_an_update_is_conditioning_anew():
-    model = small("banp")
-    assert (
-        growth(lambda n: updating(model, n, 64), SIZES)
-        == growth(lambda n: conditioning(model, n), SIZES)
-        == "quadratic"
-    )
+    model = narrow("banp")
+    assert growth(lambda n: updating(model, n, 64)) == growth(lambda n: conditioning(model, n)) == "quadratic"
 
 
 @pytest.mark.parametrize(
@@ -68,20 +81,105 @@ def test_without_a_state_an_update_is_conditioning_anew():
     ],
 )
 def test_marks(measured, found):
-    assert complexity.mark([measured(n) for n in SIZES], SIZES) == found
+    assert tables.mark([measured(n) for n in SIZES], SIZES) == found
 
 
-def test_tables_and_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(complexity, "_TURNS", 1)
-    monkeypatch.setattr(complexity, "_BUDGET_S", 0.0)
-    table = complexity.table8([], models=("cnp", "tnp_d"), sizes=(32, 64, 128), fixed=8)
-    assert [name for name, _ in table.rows] == ["CNP", "TNP-D"] and table.rows[1][1][0] == "none"
-    fields = dict(features=8, num_layers=1, num_heads=2)
-    times = complexity.times([], models=("tnp_d", "lbanp"), few=4, many=8, **fields)
+def run(what, folder, **series):
+    """The result of a tiny run, some fields of its series changed; its table and figure are shown."""
+    config = config_file.get_config(f"what={what},preset=tiny")
+    for name, fields in series.items():
+        config.series[name].update(fields)
+    return launch(config, folder / what, Options(), Console(file=io.StringIO()), catalogue.show)
+
+
+def test_memory(tmp_path):
+    result = run("memory", tmp_path)
+    table = tables.table8([result])
+    rows = dict(table.rows)
+    assert list(rows) == ["CNP", "TNP-D", "CMANP"] and rows["TNP-D"][0] == "none" and "missing" not in rows["CMANP"]
+    assert len(table.columns) == 6 and "from 32 to 128 points, 8 of the others" in table.caption
+    assert result.content["facts"]["absent"] == [
+        "conditioning_context/tnp_d",
+        "updating_context/tnp_d",
+        "updating_points/tnp_d",
+    ]
+    assert (tmp_path / "memory" / "figure.png").read_bytes()[1:4] == b"PNG" and result.content["steps"] == 0
+    del result.metrics["querying_points/cnp@64"]
+    assert dict(tables.table8([result]).rows)["CNP"][2] == "missing"
+
+
+def test_times(tmp_path):
+    result = run("times", tmp_path, querying_points=dict(sizes=(8,)))
+    times = tables.times([result])
     assert [[cell == "none" for cell in cells] for _, cells in times.rows] == [
         [True, True] + [False] * 3 + [True] * 2,
         [False] * 7,
     ]
-    assert complexity.figure3([], tmp_path, sizes=(8, 16), fixed=4, **fields).exists()
-    assert complexity.figure8([], tmp_path, sizes=(8, 16), fixed=4, **fields).exists()
-    assert (tmp_path / "figure8.csv").read_text().startswith("panel,model,what,points")
+    assert all(cell == "none" or cell.mean > 0 for _, cells in times.rows for cell in cells)
+    heads = "conditioning: 4,8,querying: 4 of 4,4 of 8,8 of 4,updating: 4 after 4,4 after 8"
+    assert list(times.columns) == ["model", *heads.split(",")]
+    assert len(tables.run_table([result]).columns) == 8
+
+
+def test_figures(tmp_path):
+    found = [run("context", tmp_path), run("update", tmp_path)]
+    for name, panels in (
+        ("figure3", ["joint prediction, 4 context points", "conditioning and 4 targets", "querying 4 targets"]),
+        ("figure8", ["update by 4 points", "query of 4 targets"]),
+    ):
+        draw = figures.FIGURES[f"cmanp/{name}"]
+        assert draw(found, tmp_path).read_bytes()[1:4] == b"PNG"
+        assert (tmp_path / f"{name}.csv").read_text().startswith("panel,model,what,points")
+        rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
+        assert list(dict.fromkeys(row["panel"] for row in rows)) == panels
+        assert all(float(row["MiB or ms"]) > 0 for row in rows) and {row["points"] for row in rows} == {"8", "16"}
+    assert {"tnp_d", "eqtnp", "lbanp", "cmanp", "cmanp, anew"} == {row["model"] for row in rows}
+    both = found[0].metrics["conditioning/eqtnp@16"]["mean"], found[0].metrics["querying/eqtnp@16"]["mean"]
+    (eqtnp,) = (
+        row
+        for row in csv.DictReader((tmp_path / "figure3.csv").open())
+        if (row["panel"], row["model"], row["points"]) == ("conditioning and 4 targets", "eqtnp", "16")
+    )
+    assert float(eqtnp["MiB or ms"]) == pytest.approx(max(both) / 2**20)
+
+
+def test_blocks(tmp_path):
+    result = run("blocks", tmp_path, blocks=dict(sizes=(4, 8), fixed=8))
+    assert {name: summary["n"] for name, summary in result.metrics.items()} == {
+        "blocks/cmanp_and@4": 1,
+        "blocks/cmanp_and@8": 1,
+    }
+
+
+def test_without_results_they_say_so(tmp_path):
+    assert tables.table8([]) is None and tables.times([]) is None
+    for draw in figures.FIGURES.values():
+        with pytest.raises(UserError, match="there is none"):
+            draw([], tmp_path)
+    assert catalogue.find("tables", "cmanp/times") is tables.times and "cmanp/figure8" in catalogue.names("figures")
+
+
+@pytest.mark.parametrize("what", config_file.SERIES)
+def test_quick_measures_what_it_says(what):
+    """Traced, not compiled: every program of the preset has a phase, and models are the rows of MODELS."""
+    config = config_file.get_config(f"what={what},preset=quick")
+    models = {name for series in config.series.values() for name in series.models}
+    assert models == set(config.models) <= set(family("neural_process"))
+    assert what not in ("memory", "times") or models == set(family("neural_process"))
+
+
+@pytest.mark.parametrize(
+    "section, change, message",
+    [
+        ("blocks", dict(phase="queryng"), "did you mean 'querying'"),
+        ("blocks", dict(quantity="tme"), "did you mean 'time'"),
+        ("blocks", dict(models=("cmanp",)), "unknown model of a series 'cmanp'"),
+        ("blocks", dict(vary="block_sise"), "did you mean 'block_size'"),
+        ("measurement", dict(turns=0), "at least 1"),
+    ],
+)
+def test_impossible_measurements_are_refused(section, change, message):
+    config = config_file.get_config("what=blocks,preset=tiny")
+    (config.measurement if section == "measurement" else config.series[section]).update(change)
+    with pytest.raises(ConfigError, match=message):
+        experiment.measure(config)

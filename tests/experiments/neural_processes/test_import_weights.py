@@ -17,11 +17,11 @@ import pytest
 from experiments.harness import weights
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
-from experiments.neural_processes.import_weights import PUBLISHED, import_weights, parse_changes
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES, Points
+from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
+from kvq_jax.models import MODELS, Points, family
 
 ROOT = Path(__file__).parents[3]
-NAMES = {name.replace("_", ""): name for name in PUBLISHED}  # the published name of a model -> ours
+NAMES = {name.replace("_", ""): name for name in TORCH_NAMES}  # the published name of a model -> ours
 FIELDS = dict(  # the published name of a size -> ours
     dim_y="dim_y",
     dim_hid="hidden",
@@ -44,7 +44,30 @@ FIELDS = dict(  # the published name of a size -> ours
     prj_depth="projector_depth",
     diag_depth="diagonal_depth",
 )
-FIXTURES = ["anp", "anp_emnist", "banp", "bnp", "canp", "cmanp", "cmanp_8_16", "cmanpand_bound", "cnp", "eqtnp", "lbanp", "lbanp_8", "lbanp_celeba_8", "lbanpnd", "np", "tnpa", "tnpd", "tnpd_bound", "tnpnd", "tnpnd_bound", "tnpnd_celeba", "tnpnd_lowrank"]
+FIXTURES = [
+    "anp",
+    "anp_emnist",
+    "banp",
+    "bnp",
+    "canp",
+    "cmanp",
+    "cmanp_8_16",
+    "cmanpand_bound",
+    "cnp",
+    "eqtnp",
+    "lbanp",
+    "lbanp_8",
+    "lbanp_celeba_8",
+    "lbanpnd",
+    "np",
+    "tnpa",
+    "tnpd",
+    "tnpd_bound",
+    "tnpnd",
+    "tnpnd_bound",
+    "tnpnd_celeba",
+    "tnpnd_lowrank",
+]
 # A CNP of one number in each layer, dim_x = 2, dim_y = 3, pre_depth 2, post_depth 1, decoder_depth 2.
 SMALL = {
     f"{encoder}.{layer}": shape
@@ -90,6 +113,10 @@ def test_sizes_follow_from_the_tensors(parity_dir, name):
     assert all(leaf.dtype == np.float32 for leaf in leaves)
 
 
+def test_every_published_model_has_its_renamings():
+    assert set(TORCH_NAMES) == set(family("neural_process")) - {"intention_anp", "intention_cmanp"}
+
+
 def test_sizes_that_are_no_defaults():
     made = import_weights("cnp", small(), {"std_floor": 0.01})
     told = dict(name="cnp", dim_y=3, hidden=1, pre_depth=2, post_depth=1, decoder_depth=2, std_floor=0.01)
@@ -123,7 +150,7 @@ def test_they_compute_what_the_published_ones_do(parity_dir, tmp_path, name):
     kind, outputs = OUTPUTS[name]
     made = import_weights(kind, read_tensors(parity_dir / f"{name}.npz"), {})
     weights.save(tmp_path, made.model, made.params)
-    model, variables = weights.load_model(tmp_path, NEURAL_PROCESSES)
+    model, variables = weights.load_model(tmp_path, MODELS)
     fixture = np.load(parity_dir / f"{name}.npz")
     inputs = {key.removeprefix("in/"): fixture[key] for key in fixture if key.startswith("in/")}
     context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")

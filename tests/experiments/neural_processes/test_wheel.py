@@ -15,11 +15,14 @@ from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import summarise
 from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
-from experiments.neural_processes import acting, bandit, wheel_tables
-from experiments.neural_processes.published import TABLE7
-from experiments.neural_processes.wheel import ARMS, Rewards, Wheel, published_wheel, stack
-from kvq_jax.models.neural_processes import NeuralProcess, Points, predictive
-from kvq_jax.models.neural_processes.base import whole_mask
+from experiments.neural_processes.paper_numbers import TABLE7
+from experiments.neural_processes.wheel import acting
+from experiments.neural_processes.wheel import experiment as bandit
+from experiments.neural_processes.wheel import tables as wheel_tables
+from experiments.neural_processes.wheel.figures import run_figure
+from experiments.tasks.wheel import ARMS, Rewards, Wheel, published_wheel, stack
+from kvq_jax.models import MODELS, Model, NeuralProcess, Points, whole_mask
+from kvq_jax.models.neural_processes import predictive
 
 DELTAS = (0.7, 0.9)
 PUBLISHED = dict(
@@ -71,11 +74,12 @@ class MeanReward(NeuralProcess):
 
 
 def experiment(monkeypatch, model="mean_reward", task=None, **evaluation):
-    monkeypatch.setattr(bandit, "NEURAL_PROCESSES", {"mean_reward": MeanReward, "knows": KnowsTheWheel})
+    for name, cls in (("mean_reward", MeanReward), ("knows", KnowsTheWheel)):
+        monkeypatch.setitem(MODELS, name, Model(cls, cls.__name__, "neural_process"))
     task = task or dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5)
+    task = task | dict(small_std=0.05, large_std=0.01)
     section = {"name": model, "dim_y": ARMS} | ({"delta": 0.7} if model == "knows" else {})
-    rewards = dict(small_std=0.05, large_std=0.01)
-    config = dict(task=task, rewards=rewards, model=section, loss="own", evaluation=dict(seed=7))
+    config = dict(task=task, model=section, loss="own", evaluation=dict(seed=7))
     return bandit.build(ConfigDict(config), PUBLISHED | evaluation, None)
 
 
@@ -127,8 +131,8 @@ def test_a_state_and_a_buffer_pull_the_same_arms(stages):
     model, rounds = MeanReward(ARMS), wheels()
     variables = model.init(jax.random.key(3), Points(rounds.x, rounds.reward), rounds.x)
     key = jax.random.key(4)
-    memories = acting.in_state(model, variables), acting.in_buffer(model, variables, stages)
-    of_state, of_buffer = (acting.play(memory, rounds, key, 1.0) for memory in memories)
+    agents = acting.in_state(model, variables), acting.in_buffer(model, variables, stages)
+    of_state, of_buffer = (acting.play(agent, rounds, key, 1.0) for agent in agents)
     np.testing.assert_array_equal(of_state, of_buffer)
     assert len(np.unique(of_state)) == ARMS
     assert acting.agent(model, variables, 7).stages == 1  # it has a state
@@ -150,8 +154,8 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
         seen.append(state)
         return state
 
-    memory = acting.Memory(lambda batch: jnp.zeros((*batch, 40, ARMS)), grow, add, predict, stages=2)
-    arms = acting.play(memory, rounds, jax.random.key(0), 1.0)
+    agent = acting.Agent(lambda batch: jnp.zeros((*batch, 40, ARMS)), grow, add, predict, stages=2)
+    arms = acting.play(agent, rounds, jax.random.key(0), 1.0)
     np.testing.assert_array_equal(arms[..., 1:], ARMS - 1)  # the largest spread, equal means
     assert len(np.unique(arms[..., 0])) > 1  # drawn for each wheel
     rows, pulled = np.asarray(seen[1][..., :20, :]), np.asarray(jax.nn.one_hot(arms, ARMS, dtype=bool))[..., :20, :]
@@ -265,3 +269,20 @@ def test_the_table_of_one_run():
         0
     ].mean == 100
     assert rows["CNP, simple"][0].mean == 1
+
+
+def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(monkeypatch):
+    monkeypatch.setitem(MODELS, "mean_reward", Model(MeanReward, "Mean reward", "neural_process"))
+    found = [result("cnp"), result("mean_reward")]
+    rows = dict(wheel_tables.table7(found).rows)
+    assert rows["Mean reward"][1].known and rows["Mean reward"][2] == rows["Mean reward"][4] == "-"
+    assert dict(wheel_tables.run_table(found[1:]).rows)["Mean reward, paper"] == ["-", "-"]
+    assert dict(wheel_tables.table7(found[:1]).rows)["Mean reward"][0] == "missing"
+
+
+def test_the_figure_of_one_run(tmp_path):
+    shown = jax.tree.map(np.asarray, wheels(seeds=1))
+    run = result("cnp")
+    run = Result(tmp_path, run.content)
+    np.savez(tmp_path / "examples.npz", **shown._asdict(), **{"trained/prediction": shown.best})
+    assert run_figure([run], tmp_path).read_bytes()[1:4] == b"PNG"

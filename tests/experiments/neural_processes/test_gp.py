@@ -14,17 +14,17 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from configs.neural_processes import gp as config_file
+from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
-from experiments.neural_processes import meta_regression
-from experiments.neural_processes.figures import FIGURES
-from experiments.neural_processes.gp import GaussianProcess
-from experiments.neural_processes.published import FLOORED, MODELS, TABLE4
-from experiments.neural_processes.tables import TABLES
-from kvq_jax.models.neural_processes import NeuralProcess
+from experiments.neural_processes.gp import experiment as meta_regression
+from experiments.neural_processes.gp import tables
+from experiments.neural_processes.gp.figures import FIGURES
+from experiments.neural_processes.paper_numbers import TABLE4, TABLE7
+from experiments.tasks.gaussian_process import GaussianProcess
+from kvq_jax.models import MODELS, Model, NeuralProcess, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
-from scripts import catalogue
 
 
 class Constant(NeuralProcess):
@@ -41,7 +41,7 @@ class Constant(NeuralProcess):
 @pytest.fixture
 def constant_config(monkeypatch) -> ConfigDict:
     """The config of preset tiny with `Constant` as its model."""
-    monkeypatch.setitem(meta_regression.NEURAL_PROCESSES, "constant", Constant)
+    monkeypatch.setitem(MODELS, "constant", Model(Constant, "Constant", "neural_process"))
     config = config_file.get_config("preset=tiny")
     config.model = ConfigDict(dict(name="constant", dim_y=1, std=0.5))
     return config
@@ -52,7 +52,7 @@ def build(config, **evaluation):
 
 
 def test_evaluation_by_hand(constant_config):
-    """Log-likelihoods of N(0.1, 0.25) on targets and context, of each task's own points, and the gap to both oracles."""
+    """Log-likelihoods of N(0.1, 0.25) on each task's own targets and context, and the gap to both oracles."""
     made, key = build(constant_config, tasks=3, batch_size=2), jax.random.key(5)
     variables = made.init(jax.random.key(0))
     values = jax.jit(made.evaluate)(variables, None, key)
@@ -121,11 +121,12 @@ def test_moments_of_all_kinds_of_distributions():
 
 
 def test_a_whole_run(constant_config, tmp_path):
-    """Trains, evaluates, prints its table and draws its figure; the level it learns is the mean of the functions, 0."""
+    """Trains, evaluates, shows its table and its figure; the level it learns is the mean of the functions, 0."""
     constant_config.train.update(steps=200, log_every=100, validate_every=200, checkpoint_every=200)
     constant_config.optimizer.learning_rate = 0.01
     output = io.StringIO()
-    result = launch(constant_config, tmp_path / "run", Options(), Console(file=output, width=120))
+    console = Console(file=output, width=120)
+    result = launch(constant_config, tmp_path / "run", Options(), console, catalogue.show)
     assert "CNP, protocol code, std published" in output.getvalue() and "± 0.02" in output.getvalue(), (
         "the paper's number"
     )
@@ -162,14 +163,14 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", family("neural_process"))
 def test_the_paper_preset_is_the_published_model(model):
     config = config_file.get_config(f"model={model},preset=paper")
     shapes = jax.eval_shape(build(config).init, jax.random.key(0))
     count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
     assert count == PARAMETERS.get(model, count)
     same = config_file.get_config(f"model={model},preset=paper,std=same")
-    assert (same.model != config.model) == (model in FLOORED)
+    assert (same.model != config.model) == tables.has_floor(model)
 
 
 @pytest.mark.parametrize("model", ["np", "tnp_a", "cmanp_and"])
@@ -189,7 +190,9 @@ def test_protocols_differ_where_the_sources_do():
     )
     assert (tuple(code.task.length_scale), tuple(text.task.length_scale)) == ((0.1, 0.6), (0.6, 1.0))
     assert (slides.task.max_context, slides.task.max_points, slides.optimizer.learning_rate) == (49, 50, 1e-4)
-    assert len(config_file.sweep()) == len(MODELS) + len(FLOORED) and tuple(MODELS) == config_file.MODELS
+    models = family("neural_process")
+    assert len(config_file.sweep()) == len(models) + sum(map(tables.has_floor, models))
+    assert {cell["model"] for cell in config_file.sweep()} == set(models)
 
 
 def content(model, std="published", preset="quick", protocol="code", rbf=1.0):
@@ -241,7 +244,7 @@ def given(folder):
 
 
 def test_table4_shows_the_paper_the_oracle_and_what_is_missing(tmp_path):
-    table = TABLES["table4"](given(tmp_path))
+    table = tables.TABLES["cmanp/table4"](given(tmp_path))
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     best = {name for name, cells in table.rows if cells[1].best}
     assert list(rows)[:8] == ["CNP", "CANP", "NP", "ANP", "BNP", "BANP", "TNP-D", "EQTNP"]
@@ -253,24 +256,45 @@ def test_table4_shows_the_paper_the_oracle_and_what_is_missing(tmp_path):
     assert set(rows["CMANP"]) == {"missing"} | {"1.24 ± 0.01", "0.80 ± 0.01"}, "another preset is not mixed in"
     assert "missing" in rows["LBANP"], "nor another protocol"
     assert "Preset quick" in table.caption and "over 100 functions" in table.caption and "U(0.1, 0.6)" in table.caption
-    assert TABLES["table4"]([]) is None and table.csv().startswith("model,")
+    assert tables.TABLES["cmanp/table4"]([]) is None and table.csv().startswith("model,")
 
 
 def test_figures_draw_what_is_there(tmp_path):
     found = given(tmp_path)
     for name, columns in (("gp_functions_rbf", 6), ("gp_functions_periodic", 6), ("gp_likelihoods", 9)):
-        assert FIGURES[name](found, tmp_path / "figures").read_bytes()[1:4] == b"PNG"
+        draw = FIGURES[f"cmanp/{name}"]
+        assert draw(found, tmp_path / "figures").read_bytes()[1:4] == b"PNG"
         with (tmp_path / "figures" / f"{name}.csv").open() as file:
             rows = list(csv.reader(file))
         assert len(rows[0]) == columns and {"cnp", "tnp_d", "tnp_nd"} <= {cell for row in rows for cell in row}
         with pytest.raises(UserError, match="there are none"):
-            FIGURES[name]([], tmp_path)
+            draw([], tmp_path)
 
 
 def test_the_catalogue_has_them():
-    assert catalogue.find("tables", "cmanp/table4") is TABLES["table4"]
+    assert catalogue.find("tables", "cmanp/table4") is tables.TABLES["cmanp/table4"]
     assert "cmanp/gp_functions_rbf" in catalogue.names("figures")
 
 
-def test_published_numbers_are_of_known_models():
-    assert set(TABLE4) <= set(MODELS) and set(FLOORED) <= set(MODELS)
+def test_rows_say_which_likelihood_judges_a_model_and_whether_its_std_has_a_floor():
+    models = family("neural_process")
+    assert [model for model in models if tables.kind(model) == "joint"] == ["tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and"]
+    floored = ["cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp"]
+    assert [model for model in models if tables.has_floor(model)] == floored
+
+
+def test_printed_numbers_are_of_known_models():
+    models = family("neural_process")
+    assert set(TABLE4) <= set(models) and set(TABLE7) - {"uniform"} <= set(models)
+
+
+def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(constant_config, tmp_path):
+    ours = content("tnp_d", rbf=0.5)
+    ours["axes"] = ours["axes"] | {"model": "constant"}
+    found = [*given(tmp_path), Result(tmp_path / "0", ours)]
+    rows = dict(tables.TABLES["cmanp/table4"](found).rows)
+    assert rows["Constant"][1].text() == "0.500 ± 0.01" and rows["Constant"][2] == rows["Constant"][5] == "-"
+    assert [cells[-1] for _, cells in tables.run_table(found[-1:]).rows] == ["-", "-", "-"]
+    assert FIGURES["cmanp/gp_likelihoods"](found, tmp_path).exists()
+    del found[-1]
+    assert dict(tables.TABLES["cmanp/table4"](found).rows)["Constant"][0] == "missing"
