@@ -1,26 +1,55 @@
-"""One file for each published family of architectures, composed from kvq_jax.nn."""
+"""One file for each published family of architectures, composed from kvq_jax.nn, and the tables that name the models.
+
+MODELS has every model of a regression, from a context to predictions at targets, all with one call:
+
+    model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
+    model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
+
+CLASSIFIERS, WEIGHT_REGRESSORS and TARGET_REGRESSORS are models with another call: see their files.
+"""
+
+from typing import NamedTuple
+
+from flax import linen as nn
 
 from kvq_jax.models.few_shot import (
-    FEW_SHOT_REGRESSORS,
     AttentionRegressor,
     IntentionRegressor,
     MAMLRegressor,
     NeuralProcessRegressor,
+    Regressor,
 )
 from kvq_jax.models.few_shot_classifiers import (
-    FEW_SHOT_CLASSIFIERS,
     AttentionClassifier,
     IntentionClassifier,
     MAMLClassifier,
     NeuralProcessClassifier,
     PrototypeClassifier,
 )
-from kvq_jax.models.flat import MLPRegressor
-from kvq_jax.models.pairs import PairRegressor
+from kvq_jax.models.mlp import MLPRegressor
+from kvq_jax.models.neural_processes import (
+    ANP,
+    BANP,
+    BNP,
+    CANP,
+    CMANP,
+    CMANPAND,
+    CNP,
+    EQTNP,
+    LBANP,
+    LBANPND,
+    NP,
+    TNPA,
+    TNPD,
+    TNPND,
+    IntentionANP,
+    IntentionCMANP,
+    NeuralProcess,
+)
+from kvq_jax.models.pair import PairRegressor
+from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
 from kvq_jax.models.weight_regressors import (
-    TARGET_REGRESSORS,
-    WEIGHT_REGRESSORS,
     AttentionTarget,
     AttentionWeights,
     IntentionTarget,
@@ -31,29 +60,116 @@ from kvq_jax.models.weight_regressors import (
     NeuralProcessWeights,
 )
 
+
+class Model(NamedTuple):
+    """A row of a table of models."""
+
+    cls: type[nn.Module]
+    label: str  # as papers write it
+    family: str  # 'few_shot': predictions; 'neural_process': predictive distributions
+
+
+# In the order of tables: few-shot regressors, then neural processes that judge each target alone, those that judge all
+# jointly, and ours.
+MODELS = {
+    "intention": Model(IntentionRegressor, "Intention", "few_shot"),
+    "attention": Model(AttentionRegressor, "Attention", "few_shot"),
+    "neural_process": Model(NeuralProcessRegressor, "Neural Process", "few_shot"),
+    "maml": Model(MAMLRegressor, "MAML", "few_shot"),
+    "mlp": Model(MLPRegressor, "MLP", "few_shot"),
+    "pair": Model(PairRegressor, "Pairs", "few_shot"),
+    "cnp": Model(CNP, "CNP", "neural_process"),
+    "canp": Model(CANP, "CANP", "neural_process"),
+    "np": Model(NP, "NP", "neural_process"),
+    "anp": Model(ANP, "ANP", "neural_process"),
+    "bnp": Model(BNP, "BNP", "neural_process"),
+    "banp": Model(BANP, "BANP", "neural_process"),
+    "tnp_d": Model(TNPD, "TNP-D", "neural_process"),
+    "eqtnp": Model(EQTNP, "EQTNP", "neural_process"),
+    "lbanp": Model(LBANP, "LBANP", "neural_process"),
+    "cmanp": Model(CMANP, "CMANP", "neural_process"),
+    "tnp_a": Model(TNPA, "TNP-A", "neural_process"),
+    "tnp_nd": Model(TNPND, "TNP-ND", "neural_process"),
+    "lbanp_nd": Model(LBANPND, "LBANP-ND", "neural_process"),
+    "cmanp_and": Model(CMANPAND, "CMANP-AND", "neural_process"),
+    "intention_anp": Model(IntentionANP, "Intention ANP", "neural_process"),
+    "intention_cmanp": Model(IntentionCMANP, "Intention CMANP", "neural_process"),
+}
+
+CLASSIFIERS = {
+    "intention": Model(IntentionClassifier, "Intention", "few_shot"),
+    "attention": Model(AttentionClassifier, "Attention", "few_shot"),
+    "neural_process": Model(NeuralProcessClassifier, "Neural Process", "few_shot"),
+    "prototypes": Model(PrototypeClassifier, "Prototypes", "few_shot"),
+    "maml": Model(MAMLClassifier, "MAML", "few_shot"),
+}
+
+WEIGHT_REGRESSORS = {
+    "intention": Model(IntentionWeights, "Intention", "few_shot"),
+    "attention": Model(AttentionWeights, "Attention", "few_shot"),
+    "neural_process": Model(NeuralProcessWeights, "Neural Process", "few_shot"),
+    "mlp": Model(MLPWeights, "MLP", "few_shot"),
+}
+
+TARGET_REGRESSORS = {
+    "intention": Model(IntentionTarget, "Intention", "few_shot"),
+    "attention": Model(AttentionTarget, "Attention", "few_shot"),
+    "neural_process": Model(NeuralProcessTarget, "Neural Process", "few_shot"),
+    "mlp": Model(MLPTarget, "MLP", "few_shot"),
+}
+
+
+def family(name: str) -> dict[str, Model]:
+    """The rows of MODELS of one family, in their order."""
+    return {key: model for key, model in MODELS.items() if model.family == name}
+
+
 __all__ = [
+    "ANP",
     "AttentionClassifier",
     "AttentionRegressor",
     "AttentionTarget",
     "AttentionWeights",
-    "FEW_SHOT_CLASSIFIERS",
-    "FEW_SHOT_REGRESSORS",
+    "BANP",
+    "BNP",
+    "CANP",
+    "CLASSIFIERS",
+    "CMANP",
+    "CMANPAND",
+    "CNP",
+    "EQTNP",
+    "IntentionANP",
+    "IntentionCMANP",
     "IntentionClassifier",
     "IntentionRegressor",
     "IntentionTarget",
     "IntentionWeights",
+    "LBANP",
+    "LBANPND",
     "MAMLClassifier",
     "MAMLRegressor",
     "MLPRegressor",
     "MLPTarget",
     "MLPWeights",
+    "MODELS",
+    "Model",
+    "NP",
+    "NeuralProcess",
     "NeuralProcessClassifier",
     "NeuralProcessRegressor",
     "NeuralProcessTarget",
     "NeuralProcessWeights",
     "PairRegressor",
+    "Points",
     "PrototypeClassifier",
+    "Regressor",
     "SetAnomalyDetector",
     "TARGET_REGRESSORS",
+    "TNPA",
+    "TNPD",
+    "TNPND",
     "WEIGHT_REGRESSORS",
+    "family",
+    "join",
+    "whole_mask",
 ]

@@ -1,33 +1,54 @@
-"""The four few-shot regressors of the Intention paper (Section 5.1, Appendix 4): one call, four ways to use a context.
+"""Few-shot regressors of the Intention paper (Section 5.1, Appendix 4), called as neural processes are.
 
-    model(context_x [..., N, dx], context_y [..., N, dy], context_mask [..., N] or None, target_x [..., M, dx])
-        -> prediction [..., M, dy]
+    prediction = model.apply(variables, context, target_x)                      # [..., M, dy]
+    loss = model.apply(variables, context, target, method="loss")               # [...], mean squared error of each task
 
-Any leading dimensions, the same for all arguments. context_mask is True for the points that are there; None: all are.
-A masked point is exactly an absent point, so the number of context points varies without the shapes; what stands in its
-place may be any finite number. Parameters and predictions are float32. The defaults of the fields are the sizes of
-Appendix 4.1; all fields are plain values, so that a config can hold them. Raises ValueError if shapes disagree or a
-name is unknown.
+Contexts and targets are kvq_jax.models.Points with any leading dimensions, the same for both. A masked point is exactly an
+absent point, so that the number of points varies while the shapes do not; what stands in its place may be any finite
+number. Parameters and predictions are float32. Class defaults are the sizes of Appendix 4.1. All fields are plain values,
+so that a config can hold them. Raises ValueError if shapes disagree or a name is unknown.
 
-Only what depends on the mask sees the mask: encoders and projections come before it. Under a `vmap` over context_mask
-alone, as in an evaluation of many context sizes on the same points, they therefore run once.
+Encoders and projections come before whatever depends on the mask. Under a `vmap` over masks alone, as in an evaluation of
+many context sizes on the same points, they therefore run once.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core import FrozenDict
 
-from kvq_jax.nn import MLP, MultiHead, Ridge, choose, find_op, fourier_features, set_mean
-from kvq_jax.ops import intention_weights
+from kvq_jax.models.points import Points, whole_mask
+from kvq_jax.names import choose
+from kvq_jax.nn import MLP, Mixer, MultiHead, Op, fourier_features, set_mean
+from kvq_jax.nn.mixer import Block
 
-# The ops whose prediction is query @ weights, and the function that makes these weights.
-WEIGHTS = {"intention": intention_weights, "informer": functools.partial(intention_weights, form="informer")}
+
+class Regressor(Block):
+    """The interface. A model defines `__call__`; the number of outputs is that of the context."""
+
+    def __call__(
+        self,
+        context: Points,
+        target_x: jax.Array,
+        target_mask: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Context [..., N] and target_x [..., M, dx] -> prediction [..., M, dy], each target on its own.
+
+        target_mask and key are those of the shared interface: no regressor looks at them.
+        """
+        raise NotImplementedError
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The mean squared error of each task, [...], over outputs and the targets that are there."""
+        error = self(context, target.x, target.mask, key=key) - target.y
+        return masked_mean(jnp.square(error), whole_mask(target))
 
 
-class IntentionRegressor(nn.Module):
+class IntentionRegressor(Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), prediction = E_Q e_w(w(E_K, E_V)) with one encoder e_K (Intention paper, Eq. 12).
 
     The paper encodes the values with e_K too and has no decoder, so that its 1000 outputs could not be the 1 predicted.
@@ -50,16 +71,16 @@ class IntentionRegressor(nn.Module):
     activate_final: bool = False
     value: str = "identity"  # or 'shared'
     weight_features: Sequence[int] = ()  # hidden widths of e_w; none: the identity
-    op: str = "intention"  # a name of kvq_jax.ops.OPS; one of WEIGHTS where weight_features are given
-    alpha: float = 0.1  # the first ridge, for the ops that have one
-    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS
+    op: Op = FrozenDict(
+        name="intention", alpha=0.1, alpha_kind="softplus"
+    )  # with weight_features, one that has weights
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"  # zero biases break the untrained model: see kvq_jax.nn.MLP
     fourier_levels: int = 0  # position features of x: see kvq_jax.nn.fourier_features
 
     @nn.compact
-    def __call__(self, context_x, context_y, context_mask, target_x):
-        check_shapes(context_x, context_y, context_mask, target_x)
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        context, target_x = checked(context, target_x, self.fourier_levels)
         regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
         encode = MLP(
             self.key_features,
@@ -68,35 +89,32 @@ class IntentionRegressor(nn.Module):
             bias_init=self.bias_init,
             name="key_encoder",
         )
-        op = find_op(self.op)
-        ridge = Ridge(op, self.alpha_kind, self.alpha, name="ridge")(context_x, context_y, mask=context_mask)
-        options = dict(ridge, mask=context_mask)
+        mixer = Mixer(self.op, name="mixer")
 
         def read(query, key, value):
             if not self.weight_features:
-                return op(query, key, value, **options)
-            weights = choose(WEIGHTS, self.op, "op with weights")(key, value, **options)  # [..., d, k]
+                return mixer(query, key, value, mask=context.mask)
+            weights = mixer.weights(key, value, mask=context.mask)  # [..., d, k]
             columns = jnp.swapaxes(weights, -1, -2)
             gain = self.param("weight_gain", nn.initializers.zeros, (), jnp.float32)
             changed = MLP((*self.weight_features, columns.shape[-1]), name="weight_encoder")(columns)
             return query @ (weights + gain * jnp.swapaxes(changed, -1, -2))
 
-        context_x, target_x = (fourier_features(x, self.fourier_levels) for x in (context_x, target_x))
-        return regress(encode, read, context_x, context_y, target_x)
+        return regress(encode, read, context, target_x)
 
 
-def _regress_values(encode, read, context_x, context_y, target_x):
-    key = encode(context_x)
-    return read(encode(target_x), key, context_y.astype(key.dtype))
+def _regress_values(encode, read, context: Points, target_x):
+    key = encode(context.x)
+    return read(encode(target_x), key, context.y.astype(key.dtype))
 
 
-def _regress_encoded_values(encode, read, context_x, context_y, target_x):
-    width = max(context_x.shape[-1], context_y.shape[-1])
-    key, value, query = (encode(_pad_features(x, width)) for x in (context_x, context_y, target_x))
-    return MLP((context_y.shape[-1],), name="value_decoder")(read(query, key, value))
+def _regress_encoded_values(encode, read, context: Points, target_x):
+    width = max(context.x.shape[-1], context.y.shape[-1])
+    key, value, query = (encode(_pad_features(x, width)) for x in (context.x, context.y, target_x))
+    return MLP((context.y.shape[-1],), name="value_decoder")(read(query, key, value))
 
 
-class AttentionRegressor(nn.Module):
+class AttentionRegressor(Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), E_V = e_V(V), prediction = e_P(h_MHA(E_K, E_V, E_Q)) (Intention paper, Eq. 13).
 
     The paper has 5 heads and encoders of width 128, which 5 does not divide, and names no width for a head. We take
@@ -107,32 +125,26 @@ class AttentionRegressor(nn.Module):
     value_features: Sequence[int] = (128, 128, 128)
     decoder_features: Sequence[int] = (128, 128)  # then one more layer, to dy
     activate_final: bool = False  # of the encoders
-    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    op: Op = "softmax"
     num_heads: int = 5
     head_features: int = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    alpha: float = 1e-3  # the first ridge of every head, for the ops that have one
-    alpha_kind: str = "softplus"
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
     fourier_levels: int = 0
 
     @nn.compact
-    def __call__(self, context_x, context_y, context_mask, target_x):
-        check_shapes(context_x, context_y, context_mask, target_x)
-        context_x, target_x = (fourier_features(x, self.fourier_levels) for x in (context_x, target_x))
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        context, target_x = checked(context, target_x, self.fourier_levels)
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         encode = MLP(self.key_features, activate_final=self.activate_final, **inits, name="key_encoder")
-        value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context_y)
-        op = find_op(self.op)
-        ridge = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")
-        options = ridge(context_x, context_y, mask=context_mask)
-        attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
-        attended = attend(encode(target_x), encode(context_x), value, mask=context_mask, **options)
-        return MLP((*self.decoder_features, context_y.shape[-1]), **inits, name="decoder")(attended)
+        value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context.y)
+        attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, **inits, name="attention")
+        attended = attend(encode(target_x), encode(context.x), value, mask=context.mask)
+        return MLP((*self.decoder_features, context.y.shape[-1]), **inits, name="decoder")(attended)
 
 
-class NeuralProcessRegressor(nn.Module):
+class NeuralProcessRegressor(Regressor):
     """prediction = e_P(mean_i e_H(K_i, V_i), Q), the conditional neural process (Intention paper, Eq. 14).
 
     The mean is the op 'uniform', with one query for all targets; without context it is zero. The first layer of e_P
@@ -147,17 +159,16 @@ class NeuralProcessRegressor(nn.Module):
     fourier_levels: int = 0
 
     @nn.compact
-    def __call__(self, context_x, context_y, context_mask, target_x):
-        check_shapes(context_x, context_y, context_mask, target_x)
-        context_x, target_x = (fourier_features(x, self.fourier_levels) for x in (context_x, target_x))
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        context, target_x = checked(context, target_x, self.fourier_levels)
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         encode = MLP(self.encoder_features, activate_final=self.activate_final, **inits, name="encoder")
-        points = encode(context_x, context_y)
-        mean = set_mean(points, context_mask)  # [..., 1, 16]
-        return MLP((*self.decoder_features, context_y.shape[-1]), **inits, name="decoder")(mean, target_x)
+        points = encode(context.x, context.y)
+        mean = set_mean(points, context.mask)  # [..., 1, 16]
+        return MLP((*self.decoder_features, context.y.shape[-1]), **inits, name="decoder")(mean, target_x)
 
 
-class MAMLRegressor(nn.Module):
+class MAMLRegressor(Regressor):
     """prediction = e'_P(Q), where e'_P is e_P after gradient descent on MSE(e_P(K), V) (Intention paper, Eq. 15).
 
     Each task of the leading dimensions adapts its own copy of the parameters; the mean is over its context points, and
@@ -179,23 +190,19 @@ class MAMLRegressor(nn.Module):
     fourier_levels: int = 0
 
     @nn.compact
-    def __call__(self, context_x, context_y, context_mask, target_x):
-        check_shapes(context_x, context_y, context_mask, target_x)
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        context, target_x = checked(context, target_x, self.fourier_levels)
         if self.inner_steps < 0:
             raise ValueError(f"inner_steps is at least 0, not {self.inner_steps}")
-        context_x, target_x = (fourier_features(x, self.fourier_levels) for x in (context_x, target_x))
         learner = MLP(
-            (*self.features, context_y.shape[-1]), kernel_init=self.kernel_init, bias_init=self.bias_init, parent=None
+            (*self.features, context.y.shape[-1]), kernel_init=self.kernel_init, bias_init=self.bias_init, parent=None
         )
         one_point = jnp.zeros((1, target_x.shape[-1]))
         initial = self.param("learner", lambda rng: learner.init(rng, one_point)["params"])
-        if context_mask is None:
-            context_mask = jnp.ones(context_x.shape[:-1], bool)
 
-        def adapt_and_predict(context_x, context_y, context_mask, target_x):  # one task
+        def adapt_and_predict(x, y, mask, target_x):  # one task
             def loss(params):
-                errors = learner.apply({"params": params}, context_x) - context_y
-                return masked_mean(jnp.square(errors), context_mask)
+                return masked_mean(jnp.square(learner.apply({"params": params}, x) - y), mask)
 
             adapted = gradient_descent(
                 loss, initial, steps=self.inner_steps, rate=self.inner_rate, first_order=self.first_order
@@ -203,7 +210,7 @@ class MAMLRegressor(nn.Module):
             return learner.apply({"params": adapted}, target_x)
 
         each_task = jnp.vectorize(adapt_and_predict, signature="(n,p),(n,q),(n),(m,p)->(m,q)")
-        return each_task(context_x, context_y, context_mask, target_x)
+        return each_task(context.x, context.y, whole_mask(context), target_x)
 
 
 def gradient_descent(loss: Callable, params, *, steps: int, rate: float, first_order: bool = False):
@@ -222,32 +229,30 @@ def gradient_descent(loss: Callable, params, *, steps: int, rate: float, first_o
 
 
 def masked_mean(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """The mean of x [N, k] over the rows that mask [N] keeps and all k columns; 0 if it keeps none."""
-    kept = mask.astype(bool)[:, None]
-    return jnp.sum(jnp.where(kept, x, 0)) / (jnp.maximum(jnp.sum(kept), 1) * x.shape[-1])
+    """The mean of x [..., N, k] over the rows that mask [..., N] keeps and all k columns, [...]; 0 if it keeps none."""
+    kept = mask.astype(bool)[..., None]
+    return jnp.sum(jnp.where(kept, x, 0), (-2, -1)) / (jnp.maximum(jnp.sum(kept, (-2, -1)), 1) * x.shape[-1])
 
 
-def check_shapes(context_x, context_y, context_mask, target_x):
-    """Raises ValueError if the arguments of a few-shot regressor do not fit each other."""
-    if context_mask is not None and jnp.issubdtype(context_mask.dtype, jnp.floating):
-        raise ValueError(f"context_mask is boolean (True = take part), not {context_mask.dtype}")
-    shapes = f"context_x {context_x.shape}, context_y {context_y.shape}, target_x {target_x.shape}"
-    if context_x.shape[:-1] != context_y.shape[:-1]:
-        raise ValueError(f"context_x and context_y differ before their last dimension: {shapes}")
-    if context_x.shape[:-2] != target_x.shape[:-2] or context_x.shape[-1] != target_x.shape[-1]:
-        raise ValueError(f"context_x and target_x differ in more than the number of points: {shapes}")
-    if context_mask is not None and context_mask.shape != context_x.shape[:-1]:
-        raise ValueError(f"context_mask {context_mask.shape} is not context_x without its last dimension: {shapes}")
+def checked(context: Points, target_x: jax.Array, fourier_levels: int = 0) -> tuple[Points, jax.Array]:
+    """The context and target_x, both with `fourier_levels` levels of position features of x.
+
+    Raises ValueError if the arguments of a few-shot regressor do not fit each other.
+    """
+    x, y, mask = context
+    if mask is not None and jnp.issubdtype(mask.dtype, jnp.floating):
+        raise ValueError(f"context.mask is boolean (True = there), not {mask.dtype}")
+    shapes = f"context.x {x.shape}, context.y {y.shape}, target_x {target_x.shape}"
+    if x.shape[:-1] != y.shape[:-1]:
+        raise ValueError(f"context.x and context.y differ before their last dimension: {shapes}")
+    if x.shape[:-2] != target_x.shape[:-2] or x.shape[-1] != target_x.shape[-1]:
+        raise ValueError(f"context.x and target_x differ in more than the number of points: {shapes}")
+    if mask is not None and mask.shape != x.shape[:-1]:
+        raise ValueError(f"context.mask {mask.shape} is not context.x without its last dimension: {shapes}")
+    x, target_x = (fourier_features(rows, fourier_levels) for rows in (x, target_x))
+    return context._replace(x=x), target_x
 
 
 def _pad_features(x: jax.Array, width: int) -> jax.Array:
     """x [..., d] -> [..., width], with zeros."""
     return jnp.concatenate([x, jnp.zeros((*x.shape[:-1], width - x.shape[-1]), x.dtype)], axis=-1)
-
-
-FEW_SHOT_REGRESSORS = {
-    "intention": IntentionRegressor,
-    "attention": AttentionRegressor,
-    "neural_process": NeuralProcessRegressor,
-    "maml": MAMLRegressor,
-}

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core import FrozenDict
 
 from kvq_jax.models.few_shot import gradient_descent
-from kvq_jax.nn import MLP, Alpha, Linear, MultiHead, Ridge, choose, find_op
-from kvq_jax.ops import DISCRIMINANTS, whitening
+from kvq_jax.nn import MLP, Linear, Mixer, MultiHead, Op
+from kvq_jax.nn.mixer import Block, resolve
+from kvq_jax.ops import whitening
 
 
 def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
@@ -32,18 +34,11 @@ LOSSES = {
     "signed_squared_error": lambda scores, label: jnp.mean(jnp.square(scores - (2 * label - 1))),
 }
 
-# Name of a discriminant -> its loss, which fits what its scores are: regressions on labels of 0 and 1, on labels of -1 and 1,
-# or log posteriors. The paper trains "Intention using an MSE loss", and does not say on which numbers for its "QDA".
-DISCRIMINANT_LOSSES = {
-    "ridge": "squared_error",
-    "ls_svm": "signed_squared_error",
-    "lda": "cross_entropy",
-    "within_class": "cross_entropy",
-    "qda": "cross_entropy",
-}
+# Op -> its loss, where the general rule does not hold: that of scores which are regressions on labels of -1 and 1.
+OP_LOSSES = {"ls_svm": "signed_squared_error"}
 
 
-class IntentionClassifier(nn.Module):
+class IntentionClassifier(Block):
     """E_X = phi(e_H(e_enc(X))), scores = E_Q Sigma^-1 E_K'y: a discriminant fitted to the context (Intention paper, Eq. 16).
 
     e_H is linear, `latent` wide; phi is the identity for the linear kernel and otherwise the whitening feature map of the
@@ -57,29 +52,28 @@ class IntentionClassifier(nn.Module):
 
     encoder: nn.Module
     latent: int = 8192  # 32 with the Gaussian kernel
-    covariance: str = "ls_svm"  # a name of kvq_jax.ops.DISCRIMINANTS
+    op: Op = FrozenDict(name="ls_svm", alpha=50.0, alpha_kind="softplus")
     kernel: str = "linear"  # a name of kvq_jax.ops.KERNELS
     gamma: float | str = "variance"  # the kernel's width: a number or a rule of kvq_jax.ops.kernels.BANDWIDTHS
-    alpha: float = 50.0  # the first ridge
-    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS; 'fixed' is not learnt
 
     @property
     def loss(self) -> str:
-        return choose(DISCRIMINANT_LOSSES, self.covariance, "covariance")
+        op = resolve(self.op)
+        return (
+            OP_LOSSES[op.name] if op.name in OP_LOSSES else "cross_entropy" if op.operator.labels else "squared_error"
+        )
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
-        discriminant = choose(DISCRIMINANTS, self.covariance, "covariance")
         features = _encode(self.encoder, context_image, context_label, target_image, train)
         head = Linear(self.latent, name="latent")
         key, query = (head(x) for x in features)
         if self.kernel != "linear":
             key, query = (whitening(x, key, kernel=self.kernel, gamma=self.gamma) for x in (key, query))
-        alpha = Alpha(self.alpha_kind, self.alpha, name="alpha")(key, context_label)
-        return discriminant(query, key, context_label.astype(key.dtype), alpha=alpha)
+        return Mixer(self.op, name="mixer")(query, key, context_label.astype(key.dtype))
 
 
-class AttentionClassifier(nn.Module):
+class AttentionClassifier(Block):
     """scores = e_P(h_MHA(E_K, E_V, E_Q)) with E_K, E_Q = e_H(e_enc(.)) and E_V = e_V(V) (Intention paper, Eq. 17).
 
     The paper's E_V = e_H(e_V(V)) needs e_H to take both the 64 or 1600 features of an image and the 512 of e_V: here values
@@ -93,12 +87,10 @@ class AttentionClassifier(nn.Module):
     latent: int = 512  # of e_H
     value_features: Sequence[int] = (512, 512, 512, 512)
     decoder_features: Sequence[int] = (512, 512, 512)  # then one more layer, to the classes
-    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    op: Op = "softmax"
     num_heads: int = 5
     head_features: int = 512
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    alpha: float = 1.0  # the first ridge of every head, for the ops that have one
-    alpha_kind: str = "softplus"
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
@@ -106,10 +98,8 @@ class AttentionClassifier(nn.Module):
         head = Linear(self.latent, name="latent")
         key, query = (head(x) for x in features)
         value = MLP(self.value_features, name="value_encoder")(context_label)
-        op = find_op(self.op)
-        options = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(key, value)
-        attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, name="attention")
-        attended = attend(query, key, value, **options)
+        attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, name="attention")
+        attended = attend(query, key, value)
         return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(attended)
 
 
@@ -225,12 +215,3 @@ def _encode(encoder, context_image, context_label, target_image, train) -> tuple
     features = encoder(jnp.concatenate([context_image, target_image], -4), train)
     count = context_image.shape[-4]
     return features[..., :count, :], features[..., count:, :]
-
-
-FEW_SHOT_CLASSIFIERS = {
-    "intention": IntentionClassifier,
-    "attention": AttentionClassifier,
-    "neural_process": NeuralProcessClassifier,
-    "prototypes": PrototypeClassifier,
-    "maml": MAMLClassifier,
-}

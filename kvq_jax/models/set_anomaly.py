@@ -9,9 +9,10 @@ from flax import linen as nn
 from flax.core import FrozenDict
 
 from kvq_jax.nn import Former, Linear
+from kvq_jax.nn.mixer import Block
 
 
-class SetAnomalyDetector(nn.Module):
+class SetAnomalyDetector(Block):
     """A logit for each element of a set, which the other elements take part in (Garnelo and Czarnecki 2023, arXiv 2305.10203,
     Section 5.5 and Appendix 8):
 
@@ -30,10 +31,6 @@ class SetAnomalyDetector(nn.Module):
     input_dropout: float = 0.2
     dropout: float = 0.0  # of the layers' branches and of the head
     options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or num_heads
-
-    def __post_init__(self):
-        object.__setattr__(self, "options", FrozenDict(self.options))  # so that the module can be hashed
-        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core import FrozenDict
 
-from kvq_jax.nn import MLP, Alpha, MultiHead, Ridge, find_op, set_mean
-from kvq_jax.ops import intention_weights
+from kvq_jax.nn import MLP, Mixer, MultiHead, Op, set_mean
+from kvq_jax.nn.mixer import Block
 
 
-class IntentionWeights(nn.Module):
+class IntentionWeights(Block):
     """E_K = e_K(x, y), E_V = e_V(x, y), prediction = e_P(w(E_K, E_V)) (Eq. 7), where w is s x s and e_P sees it flattened.
 
     Each of e_K, e_V, e_P has two layers, so e_P is [s, d]. Raw keys and values, E_K = x and E_V = y, would solve the task
@@ -32,8 +33,7 @@ class IntentionWeights(nn.Module):
     """
 
     latent: int
-    alpha: float = 0.1  # the first ridge
-    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS
+    op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
 
@@ -44,7 +44,7 @@ class IntentionWeights(nn.Module):
         return _read_weights(self, (x, y), mask, sizes, sizes, (self.latent, x.shape[-1]))
 
 
-class AttentionWeights(nn.Module):
+class AttentionWeights(Block):
     """S_. = leaky(e_.(x, y)) for K, Q, V of one layer each, S_H = leaky(h_MHA(S_K, S_V, S_Q)), prediction = e_P(mean_i S_H)
     (Eq. 8), where e_P is one layer and leaky has the slope tau below 0.
 
@@ -56,7 +56,7 @@ class AttentionWeights(nn.Module):
     num_heads: int = 5
     slope: float = 0.01  # tau
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    op: Op = "softmax"
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
 
@@ -69,9 +69,7 @@ class AttentionWeights(nn.Module):
             name: leaky(MLP((self.latent,), **inits, name=f"{name}_encoder")(x, y))
             for name in ("query", "key", "value")
         }
-        attend = MultiHead(
-            self.num_heads, self.latent, find_op(self.op), scaling=self.scaling, **inits, name="attention"
-        )
+        attend = MultiHead(self.num_heads, self.latent, self.op, scaling=self.scaling, **inits, name="attention")
         hidden = leaky(attend(**encoded, mask=mask))
         return MLP((x.shape[-1],), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
 
@@ -105,7 +103,7 @@ class MLPWeights(nn.Module):
         return _read_rows(self, (x, y), mask, (*(self.latent,) * 3, x.shape[-1]))
 
 
-class IntentionTarget(nn.Module):
+class IntentionTarget(Block):
     """E_K = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(w(E_K, E_V)) (Eq. 19), where e_P sees w flattened.
 
     The keys are raw, and of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
@@ -113,8 +111,7 @@ class IntentionTarget(nn.Module):
 
     value_features: Sequence[int] = (512, 512)
     decoder_features: Sequence[int] = (128,)  # then one more layer, to d
-    alpha: float = 0.1  # the first ridge
-    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS
+    op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
 
@@ -124,7 +121,7 @@ class IntentionTarget(nn.Module):
         return _read_weights(self, (x, y) * 3, mask, (), self.value_features, (*self.decoder_features, x.shape[-1]))
 
 
-class AttentionTarget(nn.Module):
+class AttentionTarget(Block):
     """E_K = E_Q = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(mean_i h_MHA(E_K, E_V, E_Q)) (Eq. 20).
 
     The mean and the width of a head are ours: see AttentionWeights and AttentionRegressor.
@@ -132,12 +129,10 @@ class AttentionTarget(nn.Module):
 
     value_features: Sequence[int] = (128, 128)
     decoder_features: Sequence[int] = (2048,)  # then one more layer, to d
-    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    op: Op = "softmax"
     num_heads: int = 5
     head_features: int = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    alpha: float = 1e-3  # the first ridge of every head, for the ops that have one
-    alpha_kind: str = "softplus"
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
 
@@ -145,10 +140,9 @@ class AttentionTarget(nn.Module):
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
         inits, rows = dict(kernel_init=self.kernel_init, bias_init=self.bias_init), jnp.concatenate((x, y) * 3, -1)
-        value, op = MLP(self.value_features, **inits, name="value_encoder")(rows), find_op(self.op)
-        ridge = Ridge(op, self.alpha_kind, self.alpha, (self.num_heads,), name="ridge")(rows, value, mask=mask)
-        attend = MultiHead(self.num_heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
-        hidden = attend(rows, rows, value, mask=mask, **ridge)
+        value = MLP(self.value_features, **inits, name="value_encoder")(rows)
+        attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, **inits, name="attention")
+        hidden = attend(rows, rows, value, mask=mask)
         return MLP((*self.decoder_features, x.shape[-1]), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
 
 
@@ -187,8 +181,7 @@ def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_fe
     """e_P(w(E_K, E_V)) of `rows`, [..., N, .] each, side by side: E_K itself without key_features. The layers are `model`'s."""
     key = _mlp(model, key_features, "key_encoder")(*rows) if key_features else jnp.concatenate(rows, -1)
     value = _mlp(model, value_features, "value_encoder")(*rows)
-    alpha = Alpha(model.alpha_kind, model.alpha, name="ridge")(key, value, mask=mask)
-    weights = intention_weights(key, value, mask=mask, alpha=alpha)
+    weights = Mixer(model.op, name="mixer").weights(key, value, mask=mask)
     return _mlp(model, decoder_features, "decoder")(
         weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1])
     )
@@ -215,18 +208,3 @@ def check_shapes(x, y, mask):
         raise ValueError(f"x and y differ before their last dimension: {shapes}")
     if mask is not None and mask.shape != x.shape[:-1]:
         raise ValueError(f"mask {mask.shape} is not x without its last dimension: {shapes}")
-
-
-WEIGHT_REGRESSORS = {
-    "intention": IntentionWeights,
-    "attention": AttentionWeights,
-    "neural_process": NeuralProcessWeights,
-    "mlp": MLPWeights,
-}
-
-TARGET_REGRESSORS = {
-    "intention": IntentionTarget,
-    "attention": AttentionTarget,
-    "neural_process": NeuralProcessTarget,
-    "mlp": MLPTarget,
-}

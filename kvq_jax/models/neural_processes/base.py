@@ -20,36 +20,14 @@ A model whose memory has a constant size can be conditioned in parts, in any ord
     predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
-from flax import linen as nn
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-
-
-class Points(NamedTuple):
-    """Inputs with their outputs; None as mask: all points are there."""
-
-    x: jax.Array  # [..., n, dx]
-    y: jax.Array  # [..., n, dy]
-    mask: jax.Array | None = None  # [..., n], True = there
-
-
-def join(first: Points, second: Points) -> Points:
-    """The points of both, first those of `first`."""
-    if first.mask is None and second.mask is None:
-        mask = None
-    else:
-        mask = jnp.concatenate([whole_mask(first), whole_mask(second)], -1)
-    return Points(jnp.concatenate([first.x, second.x], -2), jnp.concatenate([first.y, second.y], -2), mask)
-
-
-def whole_mask(points: Points) -> jax.Array:
-    """The mask [..., n] of points, made where it is None."""
-    return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask
+from kvq_jax.models.points import Points
+from kvq_jax.nn.mixer import Block
 
 
 def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
@@ -59,11 +37,15 @@ def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
     return key
 
 
-class NeuralProcess(nn.Module):
+class NeuralProcess(Block):
     """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
 
     Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore it.
+    `likelihood` says what `log_likelihood` is, divided by the number of targets: 'marginal', the sum over targets, each
+    alone given the context; or 'joint', that of all targets together. The two are different metrics.
     """
+
+    likelihood = "marginal"
 
     dim_y: int = 1
 

@@ -8,12 +8,13 @@ from jax import lax
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points, join, need_key, whole_mask
-from kvq_jax.models.neural_processes.conditional import PUBLISHED
+from kvq_jax.models.neural_processes.base import need_key
+from kvq_jax.models.neural_processes.conditional import TORCH_NAMES
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
+from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.nn import set_mean
 
-__all__ = ["BANP", "BNP", "Draws", "PUBLISHED", "draw"]
+__all__ = ["BANP", "BNP", "Draws", "TORCH_NAMES", "draw"]
 
 
 class Draws(NamedTuple):

@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core import FrozenDict
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.conditioning import in_blocks
-from kvq_jax.models.neural_processes.lbanp import PUBLISHED_FRAME, JointProcess, LevelProcess, published_branch
-from kvq_jax.nn import CMAB
-from kvq_jax.nn.heads import Op
+from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
+from kvq_jax.models.points import Points
+from kvq_jax.nn import CMAB, Op
 
 
 class CMANP(LevelProcess):
@@ -89,9 +89,7 @@ class CMANP(LevelProcess):
 class IntentionCMANP(CMANP):
     """CMANP whose blocks read the context by Intention. Ours."""
 
-    cross_op: Op | None = "intention"
-    alpha_kind: str | None = "softplus"
-    alpha: float = 0.1
+    cross_op: Op | None = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
 
 
 class CMANPAND(JointProcess, CMANP):
@@ -118,9 +116,9 @@ class CMANPAND(JointProcess, CMANP):
         return jnp.sum(of_block, 0) / predictive.count(target.mask, target.x.shape[-2])
 
 
-# For kvq_jax.models.published.
-PUBLISHED = [
-    *PUBLISHED_FRAME,
+# For kvq_jax.models.torch_names.
+TORCH_NAMES = [
+    *FRAME_NAMES,
     (r"encoder\.layers\.(\d+)", r"encoder_\1"),
-    *published_branch(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2"),
+    *branch_names(r"encoder\.layers\.(\d+)\.(\w+)", r"encoder_\1/\2"),
 ]

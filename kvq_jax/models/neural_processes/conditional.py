@@ -4,10 +4,10 @@ import jax
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points, join
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
+from kvq_jax.models.points import Points, join
 
-PUBLISHED = renamings(enc1="encoder", enc2="pooling", dec="decoder")
+TORCH_NAMES = renamings(enc1="encoder", enc2="pooling", dec="decoder")
 
 
 class CNP(Streamed):

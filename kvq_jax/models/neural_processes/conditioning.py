@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, whole_mask
+from kvq_jax.models.neural_processes.base import NeuralProcess
+from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.ops.streaming import Stream, fold, fold_made
 
 Array = jax.Array
@@ -118,12 +119,12 @@ def in_blocks(points: Points, size: int) -> Points:
     return Points(split(points.x, -2), split(points.y, -2), split(mask, -1))
 
 
-class Memory(NamedTuple):
-    """What has been seen, in whatever form: the two ways to let predictions become context."""
+class Rollout(NamedTuple):
+    """How draws become context: what has been seen at the start, how to predict from it, and how to add a drawn block."""
 
     start: Any
-    query: Callable[[Any, Points, Array], Any]  # (memory, block, key) -> predictive distribution at block.x
-    absorb: Callable[[Any, Points, Array], Any]  # (memory, block, index of the block) -> memory
+    query: Callable[[Any, Points, Array], Any]  # (seen, block, key) -> predictive distribution at block.x
+    absorb: Callable[[Any, Points, Array], Any]  # (seen, block, index of the block) -> seen
 
 
 def sample(
@@ -169,7 +170,7 @@ def sample(
         raise ValueError("a state is given, so use_state=False has no context to condition on")
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
-    memory = (
+    rollout = (
         _by_state(model, variables, context, blocks, state)
         if use_state
         else _by_context(model, variables, context, blocks)
@@ -179,28 +180,28 @@ def sample(
     def draw(seen, step):
         index, key, block = step
         of_model, of_sample = jax.random.split(key)
-        y = memory.query(seen, block, of_model).sample(of_sample).reshape(block.y.shape).astype(block.y.dtype)
-        return memory.absorb(seen, block._replace(y=y), index), y
+        y = rollout.query(seen, block, of_model).sample(of_sample).reshape(block.y.shape).astype(block.y.dtype)
+        return rollout.absorb(seen, block._replace(y=y), index), y
 
     def one(key):
-        _, drawn = lax.scan(draw, memory.start, (jnp.arange(count), jax.random.split(key, count), blocks))
+        _, drawn = lax.scan(draw, rollout.start, (jnp.arange(count), jax.random.split(key, count), blocks))
         return _side_by_side(drawn)[..., : target_x.shape[-2], :]
 
     return jax.vmap(one)(jax.random.split(key, num_samples))
 
 
-def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Points, state: Any) -> Memory:
-    """Memory in the model's state: O(1) in the number of points."""
+def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Points, state: Any) -> Rollout:
+    """Draws enter the model's state: memory O(1) in the number of points."""
     stream = as_stream(model, variables)
-    return Memory(
+    return Rollout(
         condition(model, variables, context, max(context.x.shape[-2], 1), state=state),
         lambda state, block, key: model.apply(variables, state, block.x, block.mask, key=key, method="query"),
         lambda state, block, index: stream.update(state, *block),
     )
 
 
-def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Memory:
-    """Memory in the context itself, with absent places for all targets, which fill up."""
+def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Rollout:
+    """Draws enter the context itself, which has absent places for all targets."""
     x, y = _side_by_side(blocks.x), _side_by_side(blocks.y)
     places = join(context, Points(x, y, jnp.zeros(x.shape[:-1], bool)))
     seen, size = context.x.shape[-2], blocks.x.shape[-2]
@@ -212,7 +213,7 @@ def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: P
             y=y, mask=lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1)
         )
 
-    return Memory(
+    return Rollout(
         places, lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key), absorb
     )
 

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 import jax
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import NeuralProcess, Points
-from kvq_jax.models.published import Renaming, published_mlp
+from kvq_jax.models.neural_processes.base import NeuralProcess
+from kvq_jax.models.points import Points
+from kvq_jax.models.torch_names import Renaming, mlp_names
+from kvq_jax.nn import Op
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
 MAB_PARTS = {
@@ -27,20 +29,20 @@ MAB_PARTS = {
     "ln2": "norm_rff",
 }
 PARTS = (
-    *published_mlp("net_(pre|post)", r"\1"),
-    *published_mlp(r"net_pre\.0", "pre"),  # before self-attention, which is net_pre.2
-    *published_mlp("net_v", "value"),
-    *published_mlp("net_qk", "key"),
+    *mlp_names("net_(pre|post)", r"\1"),
+    *mlp_names(r"net_pre\.0", "pre"),  # before self-attention, which is net_pre.2
+    *mlp_names("net_v", "value"),
+    *mlp_names("net_qk", "key"),
     *((rf"(?:net_pre\.2|self_attn)\.{theirs}", f"attention/{ours}") for theirs, ours in MAB_PARTS.items()),
     *((rf"attn\.{theirs}", f"cross_attention/{ours}") for theirs, ours in MAB_PARTS.items()),
     ("fc", "first"),
     ("fc_ctx", "extra"),
-    *published_mlp("mlp", "rest", first=1),  # a ReLU comes first
+    *mlp_names("mlp", "rest", first=1),  # a ReLU comes first
 )
 
 
 def renamings(**modules: str) -> tuple[Renaming, ...]:
-    """The renamings of the published encoders and decoders, theirs='ours'; see kvq_jax.models.published."""
+    """The renamings of the published encoders and decoders, theirs='ours'; see kvq_jax.models.torch_names."""
     return tuple((rf"{theirs}\.{part}", f"{ours}/{path}") for theirs, ours in modules.items() for part, path in PARTS)
 
 
@@ -129,11 +131,9 @@ class Attentive(EncoderDecoder):
     num_heads: int = 8
     value_depth: int = 4  # layers for the values; self-attention takes the place of two, here and in pre_depth
     key_depth: int = 2  # layers for keys and queries, the same
-    op: str = "softmax"  # a name of kvq_jax.ops.OPS
+    op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS; published: by sqrt(hidden), not by the width of a head
     self_attention: bool = True  # False: as in DeepMind's notebook
-    alpha_kind: str | None = None  # a name of kvq_jax.nn.ALPHA_KINDS, or the op's own ridge
-    alpha: float = 0.5
 
     def _encoder(self):
         return CrossAttentionEncoder(
@@ -144,8 +144,6 @@ class Attentive(EncoderDecoder):
             self.op,
             self.scaling,
             self.self_attention,
-            self.alpha_kind,
-            self.alpha,
             **self._inits(),
         )
 

@@ -2,18 +2,20 @@
 
 from flax import linen as nn
 
-from kvq_jax.models.published import Renaming, published_encoder, published_mlp
+from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
 from kvq_jax.nn.covariance_head import CovarianceHead
 
 # Of the head of a model that names it `head`.
-PUBLISHED_HEAD: tuple[Renaming, ...] = (
-    *published_encoder("std_encoder", "head/std_encoder"),
-    *published_mlp("(mean_net|projector|diag_net)", r"head/\1"),
+HEAD_NAMES: tuple[Renaming, ...] = (
+    *encoder_names("std_encoder", "head/std_encoder"),
+    *mlp_names("(mean_net|projector|diag_net)", r"head/\1"),
 )
 
 
 class JointHead(nn.Module):
     """For a model that has the sizes and the op of a transformer: the head's own fields, and the head."""
+
+    likelihood = "joint"
 
     std_layers: int = 2
     rank: int = 20
@@ -37,8 +39,6 @@ class JointHead(nn.Module):
             "bound",
             "jitter",
             "op",
-            "alpha_kind",
-            "alpha",
             "copy_layers",
         )
         self.head = CovarianceHead(num_layers=self.std_layers, **{name: getattr(self, name) for name in shared})

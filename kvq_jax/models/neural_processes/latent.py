@@ -7,13 +7,16 @@ points alike, with an importance-weighted bound (Burda et al. 2016, arXiv 1509.0
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from flax.core import FrozenDict
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import Points, join, need_key
+from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, log_mean_exp, renamings
-from kvq_jax.nn import choose
+from kvq_jax.models.points import Points, join
+from kvq_jax.names import choose
+from kvq_jax.nn import Op
 
-PUBLISHED = renamings(denc="encoder", lenc="pooling", dec="decoder")
+TORCH_NAMES = renamings(denc="encoder", lenc="pooling", dec="decoder")
 
 
 def importance(
@@ -107,10 +110,8 @@ class ANP(Attentive, NP):
 class IntentionANP(ANP):
     """The Intention neural process: see `Attentive`. Ours."""
 
-    op: str = "intention"
+    op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
     self_attention: bool = False
-    alpha_kind: str | None = "softplus"
-    alpha: float = 0.1
 
 
 def reparametrised(normal: dist.Distribution, noise: jax.Array) -> jax.Array:

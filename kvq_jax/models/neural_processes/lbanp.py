@@ -15,11 +15,11 @@ from flax import linen as nn
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import NeuralProcess, Points
-from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
-from kvq_jax.models.published import published_mlp
-from kvq_jax.nn import MLP
-from kvq_jax.nn.heads import Op
+from kvq_jax.models.neural_processes.base import NeuralProcess
+from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
+from kvq_jax.models.points import Points
+from kvq_jax.models.torch_names import mlp_names
+from kvq_jax.nn import MLP, Op
 from kvq_jax.nn.perceiver import PerceiverBlock
 
 EPSILON = 1e-5  # of the last LayerNorm
@@ -43,8 +43,6 @@ class LevelProcess(NeuralProcess):
     num_layers: int = 6
     op: Op = "softmax"
     residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     std_map: str = "exp"  # a name of predictive.STD_MAPS
     std_floor: float = 0.0
     copy_layers: bool = True
@@ -67,8 +65,6 @@ class LevelProcess(NeuralProcess):
             hidden=self.hidden,
             op=self.op,
             residual=self.residual,
-            alpha_kind=self.alpha_kind,
-            alpha=self.alpha,
         )
 
     def __call__(
@@ -195,7 +191,7 @@ class LBANPND(JointProcess, LBANP):
     """LBANP-ND: LBANP with one multivariate normal for all targets (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 4)."""
 
 
-def published_branch(theirs: str, ours: str) -> list:
+def branch_names(theirs: str, ours: str) -> list:
     """Renamings of an attention or a GEGLU behind its LayerNorm; groups of `theirs` may be used in `ours`."""
     return (
         [(rf"{theirs}\.fn\.net\.{index}", f"{ours}/fn/net_{index}") for index in (0, 2)]
@@ -204,19 +200,19 @@ def published_branch(theirs: str, ours: str) -> list:
     )
 
 
-# For kvq_jax.models.published: what CMANP has too, and all of the models here.
-PUBLISHED_FRAME = [
+# For kvq_jax.models.torch_names: what CMANP has too, and all of the models here.
+FRAME_NAMES = [
     ("", ""),  # the latents
     ("norm", "norm"),
-    *published_mlp("(embedder|query_embedder|predictor)", r"\1"),
-    *published_branch(r"decoder\.layers\.(\d+)\.cross_attn", r"decoder_\1/attention"),
-    *published_branch(r"decoder\.layers\.(\d+)\.cross_ff", r"decoder_\1/feed_forward"),
-    *PUBLISHED_HEAD,
+    *mlp_names("(embedder|query_embedder|predictor)", r"\1"),
+    *branch_names(r"decoder\.layers\.(\d+)\.cross_attn", r"decoder_\1/attention"),
+    *branch_names(r"decoder\.layers\.(\d+)\.cross_ff", r"decoder_\1/feed_forward"),
+    *HEAD_NAMES,
 ]
-PUBLISHED = [
-    *PUBLISHED_FRAME,
-    *published_branch(r"encoder\.layers\.(\d+)\.dataset_self_attn", r"encoder_\1/attention"),
-    *published_branch(r"encoder\.layers\.(\d+)\.ff", r"encoder_\1/feed_forward"),
-    *published_branch(r"encoder\.layers\.(\d+)\.(cross|latent)(?:_self)?_attn", r"encoder_\1/\2/attention"),
-    *published_branch(r"encoder\.layers\.(\d+)\.(cross|latent)_ff", r"encoder_\1/\2/feed_forward"),
+TORCH_NAMES = [
+    *FRAME_NAMES,
+    *branch_names(r"encoder\.layers\.(\d+)\.dataset_self_attn", r"encoder_\1/attention"),
+    *branch_names(r"encoder\.layers\.(\d+)\.ff", r"encoder_\1/feed_forward"),
+    *branch_names(r"encoder\.layers\.(\d+)\.(cross|latent)(?:_self)?_attn", r"encoder_\1/\2/attention"),
+    *branch_names(r"encoder\.layers\.(\d+)\.(cross|latent)_ff", r"encoder_\1/\2/feed_forward"),
 ]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from kvq_jax.nn import choose
+from kvq_jax.names import choose
 
 # Name -> (raw, floor) -> standard deviation. CNP to BANP publish softplus over 0.1, TNP to CMANP exp, or, where bounded,
 # softplus over 0.05.

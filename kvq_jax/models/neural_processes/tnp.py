@@ -11,19 +11,19 @@ from jax import lax
 from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
-from kvq_jax.models.neural_processes.base import NeuralProcess, Points, join, need_key, whole_mask
-from kvq_jax.models.neural_processes.joint import PUBLISHED_HEAD, JointHead
-from kvq_jax.models.published import published_encoder, published_mlp
-from kvq_jax.nn import MLP, choose
-from kvq_jax.nn.heads import Op
+from kvq_jax.models.neural_processes.base import NeuralProcess, need_key
+from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
+from kvq_jax.models.points import Points, join, whole_mask
+from kvq_jax.models.torch_names import encoder_names, mlp_names
+from kvq_jax.names import choose
+from kvq_jax.nn import MLP, Op
 from kvq_jax.nn.transformer import TransformerEncoder
 
 
 class TransformerProcess(NeuralProcess):
     """What the family shares: the embedder and the encoder.
 
-    `op` stands in for the attention of the encoder; the ridge of an op that has one is `alpha`, for each head, of the kind
-    `alpha_kind`. The loss replaces each output of the context by N(0, 1) with probability `drop_y` (published for the wheel
+    `op` stands in for the attention of the encoder. The loss replaces each output of the context by N(0, 1) with probability `drop_y` (published for the wheel
     bandit: 0.5). copy_layers: see kvq_jax.nn.transformer.TransformerEncoder.
 
     Raises ValueError if a name is unknown, num_heads does not divide features, or something is to be drawn without a key.
@@ -35,16 +35,12 @@ class TransformerProcess(NeuralProcess):
     num_heads: int = 4
     num_layers: int = 6
     op: Op = "softmax"
-    alpha_kind: str | None = None
-    alpha: float = 0.5
     copy_layers: bool = True
     drop_y: float = 0.0
 
     def setup(self):
         self.embedder = MLP((self.features,) * self.embed_depth, kernel_init="fan_in_uniform")
-        self.encoder = TransformerEncoder(
-            self.num_layers, self.num_heads, self.hidden, self.op, self.alpha_kind, self.alpha, self.copy_layers
-        )
+        self.encoder = TransformerEncoder(self.num_layers, self.num_heads, self.hidden, self.op, self.copy_layers)
 
     def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Encodings of the context [..., N, features] and of the targets [..., M, features]."""
@@ -154,6 +150,8 @@ class TNPA(MarginalProcess):
     Without the outputs, `samples` functions are drawn target by target, each in an order of its own if `permute`; the
     predictive distribution is the mixture of what the samples predict for each target. This takes a key.
     """
+
+    likelihood = "joint"
 
     samples: int = 50
     permute: bool = True
@@ -282,4 +280,4 @@ class TNPND(JointHead, TransformerProcess):
         return choose(OBJECTIVES, self.objective, "objective")(joint, count, context_error)
 
 
-PUBLISHED = [*published_encoder("encoder", "encoder"), *published_mlp("(embedder|predictor)", r"\1"), *PUBLISHED_HEAD]
+TORCH_NAMES = [*encoder_names("encoder", "encoder"), *mlp_names("(embedder|predictor)", r"\1"), *HEAD_NAMES]

@@ -5,10 +5,10 @@ import functools
 import jax
 import numpy as np
 
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
+from kvq_jax.models.points import Points
 from tests.kvq_jax.nn.drawing import draw, start
 
 SMALL = dict(dim_y=2, hidden=8, pre_depth=3, post_depth=1, decoder_depth=2)

@@ -4,9 +4,9 @@ import functools
 
 import jax
 
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
+from kvq_jax.models.points import Points
 from tests.kvq_jax.nn.drawing import draw, start
 
 SMALL = dict(dim_y=2, features=16, embed_depth=2, hidden=8, num_heads=2, num_layers=2)

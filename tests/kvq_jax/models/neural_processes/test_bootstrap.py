@@ -7,8 +7,8 @@ import numpy as np
 from flax import linen as nn
 
 from kvq_jax.models.neural_processes import bootstrap
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.conditional import CANP
+from kvq_jax.models.points import Points
 from tests.kvq_jax.models.neural_processes.cnp_family import (
     ATTENTIVE,
     KEY,

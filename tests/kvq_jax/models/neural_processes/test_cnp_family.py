@@ -12,11 +12,11 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 
 from kvq_jax.models.neural_processes import bootstrap, conditional, latent
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
-from kvq_jax.models.published import import_parameters
+from kvq_jax.models.points import Points
+from kvq_jax.models.torch_names import import_parameters
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
 from tests.kvq_jax.models.neural_processes.cnp_family import (
     ATTENTIVE,
@@ -127,7 +127,7 @@ def test_every_published_name_has_one_place(parity_dir, name):
     kind, setting = fixture["config"]["model"], "emnist" if name.endswith("emnist") else "gp"
     expected = shapes(published(kind, setting), DIMS[setting][0])
     tensors = {tensor: np.zeros(shape, np.float32) for tensor, shape in fixture["parameters"].items()}
-    tree = import_parameters(tensors, MODULES[kind].PUBLISHED, expected)
+    tree = import_parameters(tensors, MODULES[kind].TORCH_NAMES, expected)
     assert jax.tree.map(jnp.shape, tree) == jax.tree.map(jnp.shape, expected)
 
 
@@ -140,7 +140,7 @@ def test_anp_computes_what_the_published_one_does(parity_dir, x64):
     }
     inputs, expected, model = jax.tree.map(np.float64, part["in"]), part["out64"], published("anp", "gp")
     tensors, tree = part["param"], shapes(model, 1)
-    params = import_parameters(jax.tree.map(np.float64, tensors), latent.PUBLISHED, tree)
+    params = import_parameters(jax.tree.map(np.float64, tensors), latent.TORCH_NAMES, tree)
     context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
     x, y, noise = inputs["x"], inputs["y"], inputs["eps_train"]
 
@@ -180,7 +180,7 @@ def test_anp_computes_what_the_published_one_does(parity_dir, x64):
 
     # Constant tensors say which of our parameters each published one became.
     numbered = {name: np.full(tensor.shape, index) for index, (name, tensor) in enumerate(tensors.items())}
-    places = flatten_dict(import_parameters(numbered, latent.PUBLISHED, tree))
+    places = flatten_dict(import_parameters(numbered, latent.TORCH_NAMES, tree))
     names, norms = list(tensors), jax.tree.map(np.linalg.norm, flatten_dict(gradient))
     assert len(places) == len(part["gradnorm64"])
     for path, constant in places.items():

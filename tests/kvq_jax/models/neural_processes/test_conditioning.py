@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvq_jax.models.neural_processes import NEURAL_PROCESSES
-from kvq_jax.models.neural_processes.base import Points
 from kvq_jax.models.neural_processes.conditioning import (
     as_stream,
     condition,
@@ -19,6 +18,7 @@ from kvq_jax.models.neural_processes.conditioning import (
     in_blocks,
     sample,
 )
+from kvq_jax.models.points import Points
 from kvq_jax.ops import streaming
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, jit, points, variables_of
 

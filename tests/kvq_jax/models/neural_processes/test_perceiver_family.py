@@ -11,14 +11,14 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 
 from kvq_jax.models.neural_processes import cmanp, lbanp, predictive
-from kvq_jax.models.neural_processes.base import Points, join
 from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
-from kvq_jax.models.published import import_parameters
+from kvq_jax.models.points import Points, join
+from kvq_jax.models.torch_names import import_parameters
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, jit, points, variables_of
 
 CLASSES = dict(eqtnp=EQTNP, lbanp=LBANP, lbanpnd=LBANPND, cmanp=CMANP, cmanpand=CMANPAND)
-PUBLISHED = dict(eqtnp=lbanp, lbanp=lbanp, lbanpnd=lbanp, cmanp=cmanp, cmanpand=cmanp)
+TORCH_NAMES = dict(eqtnp=lbanp, lbanp=lbanp, lbanpnd=lbanp, cmanp=cmanp, cmanpand=cmanp)
 BOUNDED = dict(std_map="softplus", std_floor=0.05)
 WHEEL = dict(features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=4)
 N, M = 7, 4
@@ -116,7 +116,7 @@ def of_config(config):
     latents |= (
         dict(num_block_latents=published["num_latents_per_layer"]) if "num_latents_per_layer" in published else {}
     )
-    return CLASSES[kind](published["dim_y"], **latents), published["dim_x"], PUBLISHED[kind].PUBLISHED
+    return CLASSES[kind](published["dim_y"], **latents), published["dim_x"], TORCH_NAMES[kind].TORCH_NAMES
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from flax import traverse_util
 
-from kvq_jax.models.neural_processes import Points, join, predictive
-from kvq_jax.models.neural_processes.tnp import PUBLISHED, TNPA, TNPD, TNPND
-from kvq_jax.models.published import import_parameters
+from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND, TORCH_NAMES
+from kvq_jax.models.points import Points, join
+from kvq_jax.models.torch_names import import_parameters
 from kvq_jax.ops import DISCRIMINANTS, OPS
 from tests.kvq_jax.nn.drawing import count, draw, run, start
 
@@ -73,7 +74,7 @@ def test_parity_with_the_published_tnp_nd(parity_dir, x64):
     model = from_published(json.loads((parity_dir / "tnpnd.json").read_text()))
     shapes = jax.eval_shape(lambda: model.init(KEY, context, target.x))["params"]
     published = {key.removeprefix("param/"): x for key, x in given.items() if key.startswith("param/")}
-    params = import_parameters(published, PUBLISHED, shapes)
+    params = import_parameters(published, TORCH_NAMES, shapes)
 
     def outputs(params):
         joint, state = model.apply({"params": params}, context, target.x, capture_intermediates=True)
@@ -99,7 +100,7 @@ def test_parity_with_the_published_tnp_nd(parity_dir, x64):
         np.testing.assert_allclose(x, tensors[f"out64/{name}"], rtol=1e-9, atol=1e-9, err_msg=name)
 
     numbers = import_parameters(
-        {name: np.full(x.shape, i) for i, (name, x) in enumerate(published.items())}, PUBLISHED, shapes
+        {name: np.full(x.shape, i) for i, (name, x) in enumerate(published.items())}, TORCH_NAMES, shapes
     )
     squares = np.zeros(len(published))
     for number, gradient in zip(jax.tree.leaves(numbers), jax.tree.leaves(gradients)):
@@ -118,7 +119,7 @@ def test_every_published_tensor_has_its_place(parity_dir, name):
     shapes = jax.eval_shape(lambda: model.init(KEY, Points(x, np.zeros((3, options["dim_y"]), np.float32)), x))[
         "params"
     ]
-    import_parameters(tensors, PUBLISHED, shapes)  # raises for what has no place or two, and for a place without
+    import_parameters(tensors, TORCH_NAMES, shapes)  # raises for what has no place or two, and for a place without
     assert sum(x.size for x in jax.tree.leaves(shapes)) == published["config"]["params"]
 
 

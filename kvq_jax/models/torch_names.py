@@ -52,7 +52,7 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
     return unflatten_dict({tuple(path.split("/")): array for path, array in found.items()})
 
 
-def published_encoder(theirs: str, ours: str) -> list[Renaming]:
+def encoder_names(theirs: str, ours: str) -> list[Renaming]:
     """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
     layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
     return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
@@ -67,7 +67,7 @@ def published_encoder(theirs: str, ours: str) -> list[Renaming]:
     ]
 
 
-def published_mlp(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Renaming]:
+def mlp_names(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Renaming]:
     """Renamings of Linear layers with ReLUs between them, in an nn.Sequential that has its first Linear at the place `first`.
 
     Groups of `theirs` may be used in `ours`.

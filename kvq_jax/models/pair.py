@@ -4,16 +4,14 @@ import functools
 from collections.abc import Sequence
 
 from flax import linen as nn
+from flax.core import FrozenDict
 
-from kvq_jax.models.few_shot import check_shapes
-from kvq_jax.nn import MLP, MultiHead, Ridge, find_op
+from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.nn import MLP, Mixer, MultiHead, Op
 
 
-class PairRegressor(nn.Module):
+class PairRegressor(Regressor):
     """E_K = e_K([K, V]), E_V = e_V([K, V]), E_Q = e_Q(Q), prediction = e_P(h(E_K, E_V, E_Q)) (Intention paper, Eqs. 23 and 24).
-
-        model(context_x [..., N, dx], context_y [..., N, dy], context_mask [..., N] or None, target_x [..., M, dx])
-            -> prediction [..., M, dy]
 
     h is the op itself where num_heads is 0, h_int as its defaults have it, and else multi-head attention. The call and its laws
     are those of the few-shot regressors (kvq_jax/models/few_shot.py), whose Intention differs: there e_K sees keys alone and
@@ -30,26 +28,25 @@ class PairRegressor(nn.Module):
     value_features: Sequence[int] = (128, 128)
     query_features: Sequence[int] = (128, 128)
     decoder_features: Sequence[int] = (128, 128)  # then one more layer, to dy
-    op: str = "intention"  # a name of kvq_jax.ops.OPS
+    op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
     num_heads: int = 0
     head_features: int = 0
     scaling: str = "none"  # of the heads, a name of kvq_jax.nn.SCALINGS
-    alpha: float = 0.1  # the first ridge, of every head where there are any, for the ops that have one
-    alpha_kind: str = "softplus"  # a name of kvq_jax.nn.ALPHA_KINDS
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"
 
     @nn.compact
-    def __call__(self, context_x, context_y, context_mask, target_x):
-        check_shapes(context_x, context_y, context_mask, target_x)
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        (x, y, mask), target_x = checked(context, target_x)
         inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         mlp = functools.partial(MLP, **inits)
-        key = mlp(self.key_features, name="key_encoder")(context_x, context_y)
-        value = mlp(self.value_features, name="value_encoder")(context_x, context_y)
+        key = mlp(self.key_features, name="key_encoder")(x, y)
+        value = mlp(self.value_features, name="value_encoder")(x, y)
         query = mlp(self.query_features, name="query_encoder")(target_x)
-        op, heads = find_op(self.op), (self.num_heads,) if self.num_heads else ()
-        ridge = Ridge(op, self.alpha_kind, self.alpha, heads, name="ridge")(key, value, mask=context_mask)
-        if heads:
-            op = MultiHead(*heads, self.head_features, op, scaling=self.scaling, **inits, name="attention")
-        read = op(query, key, value, mask=context_mask, **ridge)
-        return mlp((*self.decoder_features, context_y.shape[-1]), name="decoder")(read)
+        if self.num_heads:
+            heads = self.num_heads, self.head_features
+            mix = MultiHead(*heads, self.op, scaling=self.scaling, **inits, name="attention")
+        else:
+            mix = Mixer(self.op, name="mixer")
+        read = mix(query, key, value, mask=mask)
+        return mlp((*self.decoder_features, y.shape[-1]), name="decoder")(read)

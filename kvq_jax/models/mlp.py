@@ -1,0 +1,43 @@
+"""The baseline that knows nothing of sets: an MLP of all context points in their order (Intention paper, Appendices 6, 7)."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.nn import MLP
+
+
+class MLPRegressor(Regressor):
+    """prediction = e_P([K_1, V_1, ..., K_N, V_N, Q_j]) (Intention paper, Eq. 26), called as a few-shot regressor.
+
+    The prediction depends on the order of the context, and the first call fixes N. The paper's network takes all queries at
+    once and so fixes M too; here each query has its own row, so that a model of 5 queries can map a whole point cloud. No point
+    can be left out: a masked point is a point of zeros. The first layer multiplies the context once for all queries.
+
+    Raises ValueError for another number of context points than the first call's, or if shapes disagree.
+    """
+
+    features: Sequence[int] = (256, 256, 256)  # then one more layer, to dy
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"
+    fourier_levels: int = 0
+
+    @nn.compact
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        (x, y, mask), target_x = checked(context, target_x, self.fourier_levels)
+        points = jnp.concatenate([x, y], -1)
+        points = points if mask is None else jnp.where(mask[..., None], points, 0)
+        flat = points.reshape(*points.shape[:-2], 1, points.shape[-2] * points.shape[-1])
+        self._check_count(*points.shape[-2:], target_x.shape[-1])
+        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        return MLP((*self.features, y.shape[-1]), **inits, name="decoder")(flat, target_x)
+
+    def _check_count(self, count: int, width: int, query_width: int) -> None:
+        if self.is_initializing():
+            return
+        rows = self.get_variable("params", "decoder")["layer_0"]["kernel"].shape[0]
+        if rows != count * width + query_width:
+            known = (rows - query_width) // width
+            raise ValueError(f"the first call fixed the number of context points at {known}: got {count}")

@@ -1,0 +1,28 @@
+"""Points: the inputs, outputs and mask of a context or of targets, as every model of a regression takes them."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Points(NamedTuple):
+    """Inputs with their outputs. mask=None: all points are there."""
+
+    x: jax.Array  # [..., n, dx]
+    y: jax.Array  # [..., n, dy]
+    mask: jax.Array | None = None  # [..., n], True = there
+
+
+def join(first: Points, second: Points) -> Points:
+    """The points of both, those of `first` before those of `second`."""
+    if first.mask is None and second.mask is None:
+        mask = None
+    else:
+        mask = jnp.concatenate([whole_mask(first), whole_mask(second)], -1)
+    return Points(jnp.concatenate([first.x, second.x], -2), jnp.concatenate([first.y, second.y], -2), mask)
+
+
+def whole_mask(points: Points) -> jax.Array:
+    """The mask [..., n] of points: all True where it is None."""
+    return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask

@@ -1,0 +1,263 @@
+"""Every number of the golden file, and of the fixtures at full width, is what our models compute in float64."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvq_jax.models import Points, join
+from kvq_jax.models.neural_processes import bootstrap, latent, predictive
+from kvq_jax.ops import OPS, masks
+from tests.kvq_jax.models.neural_processes import golden
+
+CASES = list(golden.read()["cases"])
+FULL_WIDTH = ["anp", "tnpnd", "cmanp_8_16"]
+
+
+def sides(inputs):
+    """Context and targets."""
+    return Points(inputs["xc"], inputs["yc"]), Points(inputs["xt"], inputs["yt"])
+
+
+def moments(prediction):
+    return dict(mean=prediction.mean, std=jnp.sqrt(prediction.variance))
+
+
+def prefixed(prefix, found):
+    return {f"{prefix}{name}": value for name, value in found.items()}
+
+
+def of_sides(log_likelihood, inputs, suffix=""):
+    """Means over context and over targets of a value for each point [B, N + M]."""
+    size = inputs["xc"].shape[1]
+    return {
+        f"eval_ctx_ll{suffix}": log_likelihood[:, :size].mean(),
+        f"eval_tar_ll{suffix}": log_likelihood[:, size:].mean(),
+    }
+
+
+def unbound(model, method, *args, **changes):
+    """A method of the model with fields changed."""
+    return model.clone(**changes).apply(model.variables, *args, method=method)
+
+
+# Published class -> (model, inputs) -> outputs by their names in the file.
+
+
+def of_cnp(model, inputs):
+    context, target = sides(inputs)
+    x, y = join(context, target)[:2]
+    encodings = model.encode(context, x)
+    prediction = model(context, x)
+    log_likelihood = prediction.log_prob(y)
+    return {
+        **{f"enc{i + 1}": encoding for i, encoding in enumerate(encodings)},
+        **prefixed("all_", moments(prediction)),
+        **of_sides(log_likelihood, inputs),
+        "all_ll": log_likelihood,
+        "train_loss": model.loss(context, target).mean(),
+    }
+
+
+def of_np(model, inputs):
+    context, target = sides(inputs)
+    x, y = join(context, target)[:2]
+    noise, samples = {"train": inputs["eps_train"], "eval": inputs["eps_eval"]}, len(inputs["eps_train"])
+    representation, summary = model.encode(context, x)
+    of_z = {"eval": model.z_given(summary), "train": model.z_given(model.pooling(x, y))}
+    z = {phase: latent.reparametrised(of_z[phase], noise[phase]) for phase in noise}
+    decoded = {phase: model.decode((representation, z[phase][..., None, :]), x) for phase in noise}
+    of_sample = predictive.log_prob(predictive.factorised(*decoded["train"]), y, None)
+
+    def bound(name, values, z):
+        return latent.OBJECTIVES[name](values, z, of_z["eval"], of_z["train"])
+
+    of_point = model.predict(context, x, noise["eval"]).log_prob(y)
+    one = functools.partial(unbound, model, "train_loss", context, target, noise["train"][:1])
+    return {
+        "denc": representation,
+        **prefixed("pz_", moments(of_z["eval"])),
+        **prefixed("qz_", moments(of_z["train"])),
+        **{f"z_{phase}": z[phase] for phase in z},
+        **{f"{phase}_all_{name}": value for phase in z for name, value in zip(("mean", "std"), decoded[phase])},
+        "kl_qz_pz": -bound("elbo", 0 * of_sample, z["train"]),
+        "log_w": jnp.stack([bound("importance", of_sample[k : k + 1], z["train"][k : k + 1]) for k in range(samples)]),
+        f"train_loss_iwae_K{samples}": model.train_loss(context, target, noise["train"]).mean(),
+        "train_loss_elbo_K1": one(objective="elbo").mean(),
+        f"eval_all_ll_K{samples}": of_point,
+        **of_sides(of_point, inputs, f"_K{samples}"),
+    }
+
+
+def of_bnp(model, inputs):
+    context, target = sides(inputs)
+    x, y = join(context, target)[:2]
+    draws = bootstrap.Draws(inputs["boot_idx"], inputs["res_idx"][0])
+    pairs = Points(*(bootstrap.resample(rows, draws.points) for rows in context[:2]))
+    of_pairs = model.decode(model.encode(pairs, context.x), context.x)
+    base = predictive.factorised(*model.decode(model.encode(context, x), x))
+    mixture = model.predict(context, x, draws)
+    components = {name: jnp.moveaxis(v, -2, 0) for name, v in moments(mixture.component_distribution).items()}
+    log_likelihood = mixture.log_prob(y)
+    return {
+        "boot_xc": pairs.x,
+        "boot_yc": pairs.y,
+        **prefixed("res_", dict(zip(("mean", "std"), of_pairs))),
+        "boot_y_residual": model.bootstrap(context, draws).y,
+        **prefixed("base_all_", moments(base)),
+        **prefixed("bs_all_", components),
+        "ll_base": base.log_prob(y).mean(),
+        "ll_bs": log_likelihood.mean(),
+        "train_loss": model.train_loss(context, target, draws).mean(),
+        **of_sides(log_likelihood, inputs),
+    }
+
+
+def of_tnp(model, inputs):
+    context, target = sides(inputs)
+    encoding = model.judged(context, target)[1]
+    mean, std = model.moments(encoding)
+    return dict(
+        attn_allowed=allowed(model, context, target),
+        target_encoding=encoding,
+        mean=mean,
+        std=std,
+        tar_ll_pp=predictive.factorised(mean, std).log_prob(target.y),
+        **losses(model, context, target),
+    )
+
+
+def allowed(model, context, target):
+    """Which token attends to which: the mean of the masks that reach the op, over layers, tasks and heads."""
+    seen = []
+
+    def op(query, key, value, *, mask=None):
+        whole = jnp.ones((*key.shape[:-2], query.shape[-2], key.shape[-2]))
+        mask = masks.resolve(query, key, value, mask)
+        pairs = whole if mask is None else mask * whole
+        others = query.shape[-2] - key.shape[-2]
+        seen.append(jnp.pad(pairs, [(0, 0)] * (pairs.ndim - 1) + [(0, others)]))
+        return OPS["softmax"](query, key, value, mask=mask)
+
+    unbound(model, "judged", context, target, op=op)
+    assert len(seen) == model.num_layers
+    return jnp.mean(jnp.stack(seen), axis=(0, 1, 2))
+
+
+def losses(model, context, target):
+    return dict(train_loss=model.loss(context, target).mean(), eval_tar_ll=model.log_likelihood(context, target).mean())
+
+
+def of_head(model, encoding, target):
+    """What all models with a joint head have in common."""
+    prediction = model.head(encoding)
+    mixed = model.head.std_encoder(encoding)
+    form = "scale_tril" if model.covariance == "cholesky" else "covariance"
+    return {
+        "target_encoding": encoding,
+        "mean": prediction.mean,
+        form: prediction.scale_tril if model.covariance == "cholesky" else prediction.covariance_matrix,
+        "std_encoder_out": mixed,
+        "projected": model.head.projector(mixed),
+        "joint_ll": predictive.log_prob(prediction, target.y, None),
+    }
+
+
+def of_tnpnd(model, inputs):
+    context, target = sides(inputs)
+    return of_head(model, model.encode(context, target.x)[1], target) | losses(model, context, target)
+
+
+def of_lbanpnd(model, inputs):
+    context, target = sides(inputs)
+    encoding = model.decode(model.levels(context), target.x)
+    return of_head(model, encoding, target) | losses(model, context, target)
+
+
+def of_cmanpand(model, inputs):
+    context, target = sides(inputs)
+    found = of_lbanpnd(model, inputs)
+    assert model.block_size == 2
+    found["eval_tar_ll_block2"] = found.pop("eval_tar_ll")
+    for size in (1, 5):
+        found[f"eval_tar_ll_block{size}"] = unbound(model, "log_likelihood", context, target, block_size=size).mean()
+    return found
+
+
+def of_levels(model, levels, target):
+    prediction = model.predict(model.decode(levels, target.x), None)
+    return {f"ctx_layer{i}": level for i, (level, _) in enumerate(levels)} | moments(prediction)
+
+
+def of_lbanp(model, inputs):
+    context, target = sides(inputs)
+    levels = model.levels(context)
+    return of_levels(model, levels, target) | dict(
+        target_encoding=model.decode(levels, target.x),
+        tar_ll_pp=model(context, target.x).log_prob(target.y),
+        **losses(model, context, target),
+    )
+
+
+def of_cmanp(model, inputs):
+    context, target = sides(inputs)
+    state = model.update(model.init_state(context.x.shape[:1]), context)
+    found = of_lbanp(model, inputs)
+    for i, block in enumerate(state):  # theirs: tasks and heads on one axis
+        tasks, heads, *rows = block.average.shape
+        found[f"state{i}_logc"] = block.log_normaliser.reshape(tasks * heads, rows[0], 1)
+        found[f"state{i}_emb"] = block.average.reshape(tasks * heads, *rows)
+    updated = of_levels(model, model.read(model.update(state, target)), target)
+    return found | prefixed("after_update_", updated)
+
+
+OUTPUTS = dict(
+    cnp=of_cnp,
+    canp=of_cnp,
+    np=of_np,
+    anp=of_np,
+    bnp=of_bnp,
+    banp=of_bnp,
+    tnpd=of_tnp,
+    tnpa=of_tnp,
+    tnpnd=of_tnpnd,
+    eqtnp=of_lbanp,
+    lbanp=of_lbanp,
+    lbanpnd=of_lbanpnd,
+    cmanp=of_cmanp,
+    cmanpand=of_cmanpand,
+)
+
+
+def compare(found, expected, tolerance=1e-9):
+    """Relative to the largest entry of each output."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert (found[name].shape, found[name].dtype) == (np.shape(value), np.float64), name
+        error = np.abs(found[name] - value).max()
+        assert error <= tolerance * np.abs(value).max(), f"{name}: {error}"
+
+
+def check(case):
+    found, norms = golden.run(case, OUTPUTS[case.kind])
+    compare(found, case.outputs)
+    compare(norms, case.norms)
+
+
+def test_nothing_is_left_out():
+    cases = golden.read()["cases"].values()
+    assert (len(cases), sum(len(case["outputs"]) for case in cases)) == (21, 216)
+    assert sum(len(case["gradnorms"]) for case in cases) == 2197
+    assert {case["model"] for case in cases} == OUTPUTS.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_published_model(x64, name):
+    """Outputs and gradient norms of one."""
+    check(golden.golden(name))
+
+
+@pytest.mark.parametrize("name", FULL_WIDTH)
+def test_published_model_at_full_width(parity_dir, x64, name):
+    check(golden.full_width(parity_dir, name))
