@@ -1,4 +1,4 @@
-"""The ridge alpha of Intention as a module: a fixed number, a learnable one kept in its range, or a function of keys and values."""
+"""The ridge alpha as a module: a fixed number, a learnt one kept in its range, or a function of keys and values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -48,8 +48,9 @@ class Alpha(nn.Module):
     - 'fixed': the number itself, no parameter; a Python number, so that 0 selects an op's pseudo-inverse.
     - 'softplus': softplus(theta) > 0. The Intention paper gives no alpha for regression; this is our default.
     - 'sigmoid': sigmoid(theta) in (0, 1), the Informer's (Intention paper, Appendix 8); 0.5 is theta = 0.
-    - 'set': softplus(MLP(mean_i [K_i, V_i])) > 0, the dashed path of Figure 12 (Intention paper, Appendix 1), whose function of
-      (K, V) the paper leaves open. The last layer starts with zero weights, so that alpha starts at `initial` for every set.
+    - 'set': softplus(MLP(mean_i [K_i, V_i])) > 0, the dashed path of Figure 12 (Intention paper, Appendix 1), whose
+      function of (K, V) the paper leaves open. The last layer starts with zero weights, so that alpha starts at
+      `initial` for every set.
 
     `shape` () is one alpha; (H,) one for each head of a `MultiHead`, whose heads are a leading dimension of the op.
     The field is not called `init` because that is a method of every Flax module.
@@ -66,10 +67,11 @@ class Alpha(nn.Module):
     def __call__(
         self, key: jax.Array | None = None, value: jax.Array | None = None, *, mask: jax.Array | None = None
     ) -> jax.Array | float:
-        """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape; of 'set' [..., *shape], one for each set.
+        """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape; of 'set' [..., *shape], one for each
+        set.
 
-        key [..., N, d], value [..., N, k] and mask [..., N] (True = take part) matter to 'set' alone. Without any key left
-        the mean is zero. A set's leading dimensions are the first of the op's: with heads, [batch, H].
+        key [..., N, d], value [..., N, k] and mask [..., N] (True = take part) matter to 'set' alone. Without any key
+        left the mean is zero. A set's leading dimensions are the first of the op's: with heads, [batch, H].
         """
         kind = choose(ALPHA_KINDS, self.kind, "kind of alpha")
         if not kind.contains(self.initial):

@@ -19,9 +19,9 @@ class CMAB(Block):
 
         L_B' = SelfAttention(CrossAttention(L_B, D)),  L_I' = SelfAttention(CrossAttention(L_I, L_B'))
 
-    (Section 3.2), where L_B [num_latents, features] are parameters of the block and L_I are the latents it is given: those of
-    the block before, or the model's own. Each attention is followed by a GEGLU and has its norms, as in the released code,
-    whose parameter names these are.
+    (Section 3.2), where L_B [num_latents, features] are parameters of the block and L_I are the latents it is given:
+    those of the block before, or the model's own. Each attention is followed by a GEGLU and has its norms, as in the
+    released code, whose parameter names these are.
 
     Only the first attention sees the set D, at queries that never change. So there are two ways to the same latents:
 
@@ -29,12 +29,13 @@ class CMAB(Block):
         state = block.update(block.init_state(), context)                  # in parts, in any order;
         latents = block.read(block.merge(state, other_state), latents)     # any op with a stream
 
-    through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for softmax,
-    K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An update costs one
-    projection of the new points and their scores with num_latents queries; the latents are computed by `read` alone.
+    through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for
+    softmax, K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An
+    update costs one projection of the new points and their scores with num_latents queries; the latents are computed by
+    `read` alone.
 
-    `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as sigma-Intention, may
-    still work among latents.
+    `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as
+    sigma-Intention, may still work among latents.
 
     Raises ValueError if a name is unknown, shapes do not fit, or for a state of an op that has none.
     """
@@ -73,7 +74,8 @@ class CMAB(Block):
         self.latent_self_attn, self.latent_ff = attention(self.op), feed_forward()
 
     def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-        """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' [..., m, features].
+        """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' [..., m,
+        features].
 
         Leading dimensions broadcast: latents [m, features] may serve a batch of contexts.
         """

@@ -56,7 +56,8 @@ def low_rank(
     return dist.LowRankMultivariateNormal(mean, factor, variance)
 
 
-# Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter) -> distribution.
+# Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter) ->
+# distribution.
 COVARIANCES = {"cholesky": cholesky, "lowrank": low_rank}
 
 
@@ -64,16 +65,18 @@ class CovarianceHead(Block):
     """Encodings of M targets -> a multivariate normal of their M dy outputs, index = target * dy + output.
 
     Nguyen and Grover 2022, TNP (arXiv 2207.04179), TNP-ND. An MLP reads the mean of each target from its
-    encoding. A TransformerEncoder lets targets attend to one another, and an MLP makes `rank` numbers for each output: the
-    rows of P [M dy, rank]. Then one of COVARIANCES:
+    encoding. A TransformerEncoder lets targets attend to one another, and an MLP makes `rank` numbers for each output:
+    the rows of P [M dy, rank]. Then one of COVARIANCES:
 
         'cholesky'  Sigma = L L', L = tril(P P')            what all published regression results used
         'lowrank'   Sigma = P P' + diag(exp(e))             e an MLP of the encodings
 
-    The text derives the low-rank form; the Cholesky form is of full rank, and depends on the order of the targets. `bound`
-    limits its diagonal to [0.05, 1), as published for EMNIST. No jitter is published; where Sigma grows, give some.
+    The text derives the low-rank form; the Cholesky form is of full rank, and depends on the order of the targets.
+    `bound` limits its diagonal to [0.05, 1), as published for EMNIST. No jitter is published; where Sigma grows, give
+    some.
 
-    An absent target is independent of all others and has variance 1: see kvq_jax.models.neural_processes.predictive.log_prob.
+    An absent target is independent of all others and has variance 1: see
+    kvq_jax.models.neural_processes.predictive.log_prob.
 
     Raises ValueError if a name is unknown, num_heads does not divide the width, or 'lowrank' is to be bounded.
     """

@@ -14,12 +14,12 @@ from kvq_jax.ops.grid import fold, unfold
 
 
 class GridAttention(Block):
-    """fold(attention(unfold(X))): "A mathematical view of attention" (slides), higher-order attention on images (h, w, c) and
-    video (t, h, w, c).
+    """fold(attention(unfold(X))): "A mathematical view of attention" (slides), higher-order attention on images (h, w,
+    c) and video (t, h, w, c).
 
-    Without query_sizes it is self-attention, and the output has the grid of the input. With query_sizes (h', w') the queries
-    are parameters on a grid of that size, which is the output's: smaller samples down, larger samples up. Points carry no
-    position.
+    Without query_sizes it is self-attention, and the output has the grid of the input. With query_sizes (h', w') the
+    queries are parameters on a grid of that size, which is the output's: smaller samples down, larger samples up.
+    Points carry no position.
 
     Raises ValueError if a name is unknown or shapes do not fit.
     """

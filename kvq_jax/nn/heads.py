@@ -23,7 +23,7 @@ def merge_heads(x: jax.Array) -> jax.Array:
 
 
 def mask_of_heads(mask: jax.Array | None, key: jax.Array) -> jax.Array | None:
-    """A mask for key [..., N, H d] as a mask for its heads [..., H, N, d]: [..., 1, N] or [..., 1, M, N]; [N] as it is."""
+    """A mask for key [..., N, H d] as one for its heads [..., H, N, d]: [..., 1, N] or [..., 1, M, N]; [N] as it is."""
     if mask is None or mask.ndim == 1:
         return mask
     return jnp.expand_dims(mask, -2 if mask.ndim == key.ndim - 1 else -3)

@@ -2,8 +2,8 @@
 
     encoder(image [..., n, H, W, C], train) -> features [..., n, f]
 
-The n images are those of one episode; any dimensions before them. Computes in float32. All fields are plain values, so that
-a config can hold them.
+The n images are those of one episode; any dimensions before them. Computes in float32. All fields are plain values, so
+that a config can hold them.
 """
 
 import functools
@@ -17,7 +17,7 @@ from kvq_jax.names import choose
 
 
 def _of_the_episode(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance [..., 1, 1, 1, C] over the images and positions of each episode, in training and in evaluation."""
+    """Mean and variance [..., 1, 1, 1, C] over images and positions of each episode, in training and evaluation."""
     return _moments(x, (-4, -3, -2))
 
 
@@ -49,10 +49,10 @@ class BatchNorm(nn.Module):
 
         y = scale (x - mean) / sqrt(variance + epsilon) + bias
 
-    statistics='transductive': those of the episode, its targets among them, in training and in evaluation alike. So do MAML's
-    and many other published few-shot models; a prediction then depends on the other targets, which is worth some points.
-    'running': in training those of all episodes of the batch, in evaluation their averages, which live in the collection
-    'batch_stats' and are updated in training: every target is predicted by itself.
+    statistics='transductive': those of the episode, its targets among them, in training and in evaluation alike. So do
+    MAML's and many other published few-shot models; a prediction then depends on the other targets, which is worth some
+    points. 'running': in training those of all episodes of the batch, in evaluation their averages, which live in the
+    collection 'batch_stats' and are updated in training: every target is predicted by itself.
 
     Raises ValueError for unknown statistics.
     """
@@ -71,11 +71,12 @@ class BatchNorm(nn.Module):
 
 
 def max_pool(x: jax.Array) -> jax.Array:
-    """The largest of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C]; an odd last row or column is left out.
+    """The largest of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C]; an odd last row or column is left
+    out.
 
-    As the larger of neighbours: CPUs compute its gradient many times faster than that of a window reduction. That of a maximum
-    over an axis would divide by the number of places that equal it, which is 0 where the compiler computes a map twice and
-    rounds it in two ways.
+    As the larger of neighbours: CPUs compute its gradient many times faster than that of a window reduction. That of a
+    maximum over an axis would divide by the number of places that equal it, which is 0 where the compiler computes a
+    map twice and rounds it in two ways.
 
     Raises ValueError for fewer than 2 x 2 pixels.
     """
@@ -91,8 +92,8 @@ def max_pool(x: jax.Array) -> jax.Array:
 def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Array:
     """DropBlock (Ghiasi et al. 2018, arXiv 1810.12890): zeroes squares of size x size in each map, rescales the rest.
 
-    x [..., H, W, C]. About the share `rate` is dropped: centres are drawn with rate / size^2, corrected for the border. A
-    size above H or W means the whole map's.
+    x [..., H, W, C]. About the share `rate` is dropped: centres are drawn with rate / size^2, corrected for the border.
+    A size above H or W means the whole map's.
     """
     height, width = x.shape[-3:-1]
     size = min(size, height, width)
@@ -110,8 +111,8 @@ def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Arra
 class Convolution(nn.Module):
     """A convolution of size x size pixels, size odd, without bias, padded with zeros to keep the shape.
 
-    CPUs compute it as one product of two matrices, of all windows and the kernel: inside a loop, such as that over training
-    steps, XLA's own convolutions are ten times slower there. Elsewhere it is XLA's.
+    CPUs compute it as one product of two matrices, of all windows and the kernel: inside a loop, such as that over
+    training steps, XLA's own convolutions are ten times slower there. Elsewhere it is XLA's.
     """
 
     features: int
@@ -143,8 +144,8 @@ def _by_xla(x: jax.Array, kernel: jax.Array) -> jax.Array:
 class ConvEncoder(nn.Module):
     """Blocks of [3 x 3 convolution, batch norm, ReLU, 2 x 2 max pool], flattened: the encoder of matching networks.
 
-    Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28 x 28.
-    MAML has 32 filters. The convolutions have no bias, which batch norm would take away.
+    Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28
+    x 28. MAML has 32 filters. The convolutions have no bias, which batch norm would take away.
 
     Raises ValueError for unknown statistics and for images too small to be halved so often.
     """
@@ -162,13 +163,15 @@ class ConvEncoder(nn.Module):
 
 
 class ResNet12(nn.Module):
-    """Four residual blocks of three 3 x 3 convolutions each, halved after each block (He et al. 2016, for few-shot learning).
+    """Four residual blocks of three 3 x 3 convolutions each, halved after each block (He et al. 2016, for few-shot
+    learning).
 
-    In each block: [convolution, batch norm] three times with LeakyReLU(0.1) between, plus a shortcut of a 1 x 1 convolution and
-    batch norm, then LeakyReLU and 2 x 2 max pool. Of two published widths the default is that of MetaOptNet (Lee et al. 2019,
-    arXiv 1904.03758); (64, 128, 256, 512) is the other. The Intention paper (Appendix 5) does not say which. Its accuracy is
-    that of networks without regularisation, which is the default here; drop_rate=0.1 is MetaOptNet's: dropout in the first
-    two blocks, DropBlock of 5 x 5 in the others, from the start and not, as there, increasing over 40,000 steps.
+    In each block: [convolution, batch norm] three times with LeakyReLU(0.1) between, plus a shortcut of a 1 x 1
+    convolution and batch norm, then LeakyReLU and 2 x 2 max pool. Of two published widths the default is that of
+    MetaOptNet (Lee et al. 2019, arXiv 1904.03758); (64, 128, 256, 512) is the other. The Intention paper (Appendix 5)
+    does not say which. Its accuracy is that of networks without regularisation, which is the default here;
+    drop_rate=0.1 is MetaOptNet's: dropout in the first two blocks, DropBlock of 5 x 5 in the others, from the start and
+    not, as there, increasing over 40,000 steps.
 
     Features: 16,000 of an 84 x 84 image, 640 of 28 x 28, and 640 of any with `pool`, the mean over positions.
     Raises ValueError for unknown statistics and for images too small to be halved so often.

@@ -1,4 +1,4 @@
-"""An operator as a module: it owns the operator's options and its learnt alpha. Every block that mixes a set has one."""
+"""An operator as a module that owns its options and its learnt alpha. Every block that mixes a set has one."""
 
 import dataclasses
 import inspect
@@ -46,8 +46,8 @@ class Resolved(NamedTuple):
 def resolve(op: Op) -> Resolved:
     """The operator, options and learnt alpha of an op.
 
-    Raises ValueError, one line: unknown op, option or kind of alpha (the nearest is named), an alpha_kind for an operator
-    without alpha, or one whose alpha could leave the operator's domain.
+    Raises ValueError, one line: unknown op, option or kind of alpha (the nearest is named), an alpha_kind for an
+    operator without alpha, or one whose alpha could leave the operator's domain.
     """
     given = dict(op) if isinstance(op, Mapping) else {"name": op}
     if "name" not in given:
@@ -69,9 +69,8 @@ def resolve(op: Op) -> Resolved:
         return Resolved(name, operator, given)
     found = choose(ALPHA_KINDS, kind, "kind of alpha")
     if found.squash is not None and found.high > DOMAINS[operator.alpha]:
-        raise ValueError(
-            f"a {kind} alpha lies in {found.interval}, that of {name} in (0, {DOMAINS[operator.alpha]:g}): take 'sigmoid'"
-        )
+        domain = f"(0, {DOMAINS[operator.alpha]:g})"
+        raise ValueError(f"a {kind} alpha lies in {found.interval}, that of {name} in {domain}: take 'sigmoid'")
     initial = given.pop("alpha") if "alpha" in given else keywords(operator.function)["alpha"]
     return Resolved(name, operator, given, kind, initial)
 
@@ -83,8 +82,9 @@ class Mixer(Block):
         Mixer(dict(name="nystroem_intention", landmarks=16))              # an option
         Mixer(dict(name="informer", alpha=0.5, alpha_kind="sigmoid"))     # a parameter that starts at 0.5
 
-    `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS; `alpha` is then where it starts (None given: the operator's default).
-    Kind 'set' makes alpha a function of the keys and values, one for each set and head, with the same parameters.
+    `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS; `alpha` is then where it starts (None given: the operator's
+    default). Kind 'set' makes alpha a function of the keys and values, one for each set and head, with the same
+    parameters.
 
     Raises ValueError as `resolve`, if alpha starts outside its range, and if the operator has no stream or weights.
     """

@@ -74,20 +74,20 @@ class Linear(nn.Module):
 
 
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """x [..., a] @ kernel [a, b] as one product of two matrices, whose gradient XLA multiplies a third faster on a CPU."""
+    """x [..., a] @ kernel [a, b] as one product of two matrices: its gradient is a third faster on a CPU."""
     return (x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 class MLP(nn.Module):
     """Linear layers of the given widths with an activation between them; several inputs are taken as one concatenation.
 
-    The initial biases matter more to Intention than to anything else in KVQ space. With zero biases (the default of Flax
-    and Haiku) a ReLU network is positively homogeneous, e(c x) = c e(x) for c > 0, so of a scalar input it makes
-    e(x) = |x| e(sign x): the features of any number of keys span two dimensions, and least squares on them can fit nothing
-    but a line with a kink at zero, however wide the network. On sine curves such an untrained Intention has a mean squared
-    error of 3 to 5 with 50 context points; with the uniform biases of PyTorch, or N(0, 1), its median is below 0.01.
-    The curves of untrained Intention in the Intention paper (Section 5.1, Figures 6 and 7) need non-zero biases, or
-    position features.
+    The initial biases matter more to Intention than to anything else in KVQ space. With zero biases (the default of
+    Flax and Haiku) a ReLU network is positively homogeneous, e(c x) = c e(x) for c > 0, so of a scalar input it makes
+    e(x) = |x| e(sign x): the features of any number of keys span two dimensions, and least squares on them can fit
+    nothing but a line with a kink at zero, however wide the network. On sine curves such an untrained Intention has a
+    mean squared error of 3 to 5 with 50 context points; with the uniform biases of PyTorch, or N(0, 1), its median is
+    below 0.01. The curves of untrained Intention in the Intention paper (Section 5.1, Figures 6 and 7) need non-zero
+    biases, or position features.
 
     Raises ValueError if an initialiser's name is unknown, or if there are no layers and not exactly one input.
     """

@@ -25,14 +25,14 @@ class MultiHead(Block):
 
         output = concatenate_h(op(s Q W_q^h, K W_k^h, V W_v^h)) W_o
 
-    with biases, and s set by `scaling`, whatever the op. The heads are a leading dimension of the op, [..., H, N, d], and a
-    learnt alpha is one for each head. `head_features` is the width of one head (Haiku's key_size); the heads' widths add up,
-    so that no width needs to be divisible by anything. With no key left, the heads are zero and the output is the bias of
-    the last layer.
+    with biases, and s set by `scaling`, whatever the op. The heads are a leading dimension of the op, [..., H, N, d],
+    and a learnt alpha is one for each head. `head_features` is the width of one head (Haiku's key_size); the heads'
+    widths add up, so that no width needs to be divisible by anything. With no key left, the heads are zero and the
+    output is the bias of the last layer.
 
-    Keys may also arrive in parts, as flax.linen.MultiHeadDotProductAttention has it for decoding: with `position`, projected
-    keys and values are written into rows position, position + 1, ... of the variables cached_key and cached_value, whose number
-    of rows is that of the mask, and the op sees all rows that the mask keeps.
+    Keys may also arrive in parts, as flax.linen.MultiHeadDotProductAttention has it for decoding: with `position`,
+    projected keys and values are written into rows position, position + 1, ... of the variables cached_key and
+    cached_value, whose number of rows is that of the mask, and the op sees all rows that the mask keeps.
 
     Raises ValueError if a name is unknown, if out_features is given where there is no output layer, or for a position
     without a mask.
@@ -59,7 +59,7 @@ class MultiHead(Block):
         mask: jax.Array | None = None,
         position: jax.Array | int | None = None,
     ) -> jax.Array:
-        """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out_features]."""
+        """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out]."""
         full_width = self.num_heads * self.head_features
         if not self.use_output and self.out_features is not None:
             raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")

@@ -7,11 +7,11 @@ An encoder makes of pairs (x, y) a representation for queries, in one call or in
     state = encoder.update(encoder.init_state(batch), x, y, mask=mask)
     representation = encoder.read(encoder.merge(state, other_state), query)
 
-through `apply(variables, ..., method="update")`. The state has a constant size where the context does not attend to itself
-and, for cross-attention, where the op's state serves any query: Intention, Informer, linear attention, the mean.
+through `apply(variables, ..., method="update")`. The state has a constant size where the context does not attend to
+itself and, for cross-attention, where the op's state serves any query: Intention, Informer, linear attention, the mean.
 
-Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP and CMANP
-take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
+Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP
+and CMANP take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
 """
 
 import functools
@@ -38,7 +38,8 @@ class PoolingEncoder(nn.Module):
 
     `pre_depth` counts linear layers, of which self-attention takes the place of two; no context leaves post(0).
 
-    Raises ValueError if an initialiser's name is unknown or a depth leaves no layer, and for a state with self-attention.
+    Raises ValueError if an initialiser's name is unknown or a depth leaves no layer, and for a state with
+    self-attention.
     """
 
     features: int = 128
@@ -105,11 +106,11 @@ class Projected(NamedTuple):
 class CrossAttentionEncoder(Block):
     """MAB(e(query), e(x), v(x, y)): keys and queries from one MLP e, values from an MLP v followed by self-attention.
 
-    `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the cross-attention,
-    and `scaling` the factor on its queries. No context leaves what comes from the queries.
+    `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the
+    cross-attention, and `scaling` the factor on its queries. No context leaves what comes from the queries.
 
-    Raises ValueError if a name is unknown, num_heads does not divide hidden, or value_depth leaves no layer, and for a state
-    with self-attention or of an op whose state does not serve any query.
+    Raises ValueError if a name is unknown, num_heads does not divide hidden, or value_depth leaves no layer, and for a
+    state with self-attention or of an op whose state does not serve any query.
     """
 
     hidden: int = 128
@@ -155,7 +156,7 @@ class CrossAttentionEncoder(Block):
         return self.cross_attention.stream().merge(state, other)
 
     def read(self, state: Any, query: jax.Array) -> jax.Array:
-        """What `__call__` gives at query [..., M, dx] for all context in a state or in `Projected`, [..., M, hidden]."""
+        """What `__call__` gives at query [..., M, dx] for the context in a state or `Projected`, [..., M, hidden]."""
         rows = self.key(query)
         if isinstance(state, Projected):
             return self.cross_attention(rows, state.key, state.value, mask=state.mask)
@@ -168,7 +169,8 @@ class CrossAttentionEncoder(Block):
 
 
 class Decoder(nn.Module):
-    """MLP(representations, x) of `depth` linear layers, with the first layer's sum over its inputs open to one more term.
+    """MLP(representations, x) of `depth` linear layers, with the first layer's sum over its inputs open to one more
+    term.
 
     `extra` is multiplied by a matrix of its own, without bias, and added before the first ReLU: the bootstrapped
     representation of BNP and BANP. Inputs broadcast: one vector for all points, or samples as leading dimensions.

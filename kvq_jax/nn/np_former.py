@@ -17,13 +17,14 @@ from kvq_jax.ops import OPS
 
 
 class NPFormerLayer(ResidualLayer):
-    """A layer around a neural process of the set with itself (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix 8):
+    """A layer around a neural process of the set with itself (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix
+    8):
 
         E_C = e_C(mean_i [E_K,i ; E_V,i]),  E_Z,i = e_Z([E_Q,i ; E_C])
 
-    E_Q, E_K, E_V are linear in the input, `embed_features` wide in all: heads would make no difference before e_C, which sees
-    them all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as the other
-    layers of the family have it; the paper prints none here. With no element left the mean is zero.
+    E_Q, E_K, E_V are linear in the input, `embed_features` wide in all: heads would make no difference before e_C,
+    which sees them all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as
+    the other layers of the family have it; the paper prints none here. With no element left the mean is zero.
 
     Raises ValueError if a name is unknown.
     """
@@ -47,8 +48,8 @@ class NPFormerLayer(ResidualLayer):
 
 _HEADS = dict(num_heads=4, head_features=256, embed_features=1024, scaling="none", hidden=2048)
 
-# Name -> layer(**fields), with the sizes of Appendix 8 where no field says otherwise. The text also gives each head 1024
-# features, which does not fit its concatenation of four heads to 1024.
+# Name -> layer(**fields), with the sizes of Appendix 8 where no field says otherwise. The text also gives each head
+# 1024 features, which does not fit its concatenation of four heads to 1024.
 FORMERS = {
     "transformer": functools.partial(TransformerLayer, op="softmax", **_HEADS),
     "lin_transformer": functools.partial(TransformerLayer, op="linear", **_HEADS),

@@ -1,7 +1,8 @@
 """Perceiver attention and its feed-forward, each behind a layer norm, as the published LBANP and CMANP have them.
 
-Parameters have the names of the released code (constant-memory-anp): fn.to_q, fn.to_kv, fn.to_out, fn.net_0, fn.net_2, norm,
-norm_context. Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.2; the released code adds heads, norms and residuals.
+Parameters have the names of the released code (constant-memory-anp): fn.to_q, fn.to_kv, fn.to_out, fn.net_0, fn.net_2,
+norm, norm_context. Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.2; the released code adds heads, norms and
+residuals.
 """
 
 import functools
@@ -26,8 +27,8 @@ PRENORM_RESIDUALS = {"normalized": lambda x, normed: normed, "input": lambda x, 
 class PerceiverAttention(Block):
     """concatenate_h(op(s X W_q, C W_k, C W_v)) W_o + b_o, where only the last layer has a bias.
 
-    `to_kv` is one matrix, keys first. The methods are the parts, for streaming: `heads` of the queries may be compared with
-    `pairs` of the context that arrive over time, in the state of `stream`, before `output`.
+    `to_kv` is one matrix, keys first. The methods are the parts, for streaming: `heads` of the queries may be compared
+    with `pairs` of the context that arrive over time, in the state of `stream`, before `output`.
 
     Raises ValueError if a name is unknown, shapes do not fit, or from `stream` if the op has no state of constant size.
     """
@@ -149,7 +150,8 @@ class PreNormGEGLU(nn.Module):
 
 
 class PerceiverBlock(Block):
-    """An attention and then a GEGLU, each as above: the unit of which encoders and decoders of LBANP and EQTNP are stacks.
+    """An attention and then a GEGLU, each as above: the unit of which encoders and decoders of LBANP and EQTNP are
+    stacks.
 
     `cross`: it attends to a context, else to its own input. Raises as `PerceiverAttention`.
     """

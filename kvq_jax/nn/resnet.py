@@ -1,4 +1,4 @@
-"""Residual networks of basic blocks (He et al. 2016, arXiv 1512.03385), laid out as torchvision's, whose weights they take."""
+"""Residual networks of basic blocks (He et al. 2016, arXiv 1512.03385), laid out to take torchvision's weights."""
 
 import functools
 from collections.abc import Sequence
@@ -36,9 +36,10 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """A 7x7 convolution and a 3x3 maximum, each of stride 2, stages of basic blocks, and the mean over all pixels.
 
-    Stage s = 0, 1, ... has blocks[s] blocks of width 2^s width, and all stages but the first halve the image. The default is
-    ResNet-34, whose features are the 512 of Garnelo and Czarnecki 2023 (arXiv 2305.10203, Appendix 8). Batch normalisation
-    uses its running statistics, unless `train`, when it uses the batch's and updates them (collection 'batch_stats').
+    Stage s = 0, 1, ... has blocks[s] blocks of width 2^s width, and all stages but the first halve the image. The
+    default is ResNet-34, whose features are the 512 of Garnelo and Czarnecki 2023 (arXiv 2305.10203, Appendix 8). Batch
+    normalisation uses its running statistics, unless `train`, when it uses the batch's and updates them (collection
+    'batch_stats').
     """
 
     blocks: Sequence[int] = RESNETS["ResNet-34"]
@@ -59,7 +60,7 @@ class ResNet(nn.Module):
 
 
 def imagenet_input(images: jax.Array, size: int = 224) -> jax.Array:
-    """Images [B, H, W, 3] of 0 to 255 as a network of ImageNet expects them: resized, normalised, [B, size, size, 3]."""
+    """Images [B, H, W, 3] of 0 to 255 as ImageNet networks expect them: resized, normalised, [B, size, size, 3]."""
     images = jax.image.resize(images.astype(jnp.float32) / 255, (len(images), size, size, 3), "bilinear")
     return (images - jnp.array(IMAGENET_MEAN)) / jnp.array(IMAGENET_STD)
 

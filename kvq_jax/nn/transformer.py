@@ -36,9 +36,10 @@ class ResidualLayer(Block):
 
         O_1 = LayerNorm(E_Z + X),  O_2 = LayerNorm(e_O(O_1) + O_1)
 
-    where e_O is an MLP with one hidden layer. That is norm='post'; with 'pre' each branch reads a normalised input and the sum
-    is not normalised; 'none' has no LayerNorm. `dropout` acts on both branches, in training (deterministic=False), with the
-    random stream 'dropout'. A masked element is absent: nobody attends to it, and its own row means nothing.
+    where e_O is an MLP with one hidden layer. That is norm='post'; with 'pre' each branch reads a normalised input and
+    the sum is not normalised; 'none' has no LayerNorm. `dropout` acts on both branches, in training
+    (deterministic=False), with the random stream 'dropout'. A masked element is absent: nobody attends to it, and its
+    own row means nothing.
 
     Raises ValueError if a name is unknown.
     """
@@ -59,7 +60,7 @@ class ResidualLayer(Block):
     def __call__(
         self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True, **options
     ) -> jax.Array:
-        """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` are those of `mix`."""
+        """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` go to `mix`."""
         add = choose(NORMS, self.norm, "norm")
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
@@ -79,9 +80,9 @@ class TransformerLayer(ResidualLayer):
 
         E_X = relu(e_X(X)),  E_Z = e_H(concatenate_h(op(s e_Q^h(E_X), e_K^h(E_X), e_V^h(E_X))))
 
-    with linear maps e (Garnelo and Czarnecki 2023, Appendix 8, where E_K and E_V are printed as functions of themselves).
-    embed_features is the width of E_X; None leaves E_X = X, which is Vaswani et al. 2017 with scaling='head' and op='softmax'.
-    kvq_jax.nn.FORMERS has the layers of Appendix 8 with their sizes.
+    with linear maps e (Garnelo and Czarnecki 2023, Appendix 8, where E_K and E_V are printed as functions of
+    themselves). embed_features is the width of E_X; None leaves E_X = X, which is Vaswani et al. 2017 with
+    scaling='head' and op='softmax'. kvq_jax.nn.FORMERS has the layers of Appendix 8 with their sizes.
 
     Raises ValueError if a name is unknown.
     """
@@ -122,7 +123,8 @@ class TransformerLayer(ResidualLayer):
 
 
 class TransformerEncoder(Block):
-    """A stack of layers as PyTorch's nn.TransformerEncoder has them: post-norm, ReLU, its initialisation; here over any op.
+    """A stack of layers as PyTorch's nn.TransformerEncoder has them: post-norm, ReLU, its initialisation; here over any
+    op.
 
     The heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
     PyTorch, where they are deep copies of one.

@@ -2,9 +2,9 @@
 
     op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
 
-with leading dimensions that broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each
-raises ValueError for shapes that do not fit. Weights are computed in float32 at least, and products of float32 as such (no
-TF32 or bfloat16 passes on accelerators); the output has the inputs' dtype. Rows are points, so Q K' below is `query @ key.T`.
+Leading dimensions broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each raises
+ValueError for shapes that do not fit. Weights are computed in float32 at least, and float32 is multiplied as float32 (no
+TF32 or bfloat16 passes on accelerators); the output has the inputs' dtype. Rows are points: Q K' is `query @ key.T`.
 """
 
 import functools
@@ -39,11 +39,13 @@ def softmax_attention(
         key: [..., N, d].
         value: [..., N, k].
         mask: [..., N] or [..., M, N], True = take part.
-        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per head).
-        implementation: None: on GPU and TPU, for bfloat16 and float16 with k = d, what `jax.nn.dot_product_attention` chooses, and
-            elsewhere our products, whose weights are float32 or float64 throughout. 'xla' or 'cudnn': that function's
-            implementation of this name on every platform, for k = d; 'cudnn' (flash attention) needs memory of O(M + N) without a
-            mask, but has no second derivatives or forward mode and takes only some shapes, of bfloat16 and float16.
+        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per
+            head).
+        implementation: None: on GPU and TPU, for bfloat16 and float16 with k = d, what `jax.nn.dot_product_attention`
+            chooses, and elsewhere our products, whose weights are float32 or float64 throughout. 'xla' or 'cudnn': that
+            function's implementation of this name on every platform, for k = d; 'cudnn' (flash attention) needs memory
+            of O(M + N) without a mask, but has no second derivatives or forward mode and takes only some shapes, of
+            bfloat16 and float16.
 
     Returns:
         [..., M, k].
@@ -97,7 +99,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
 def laplace_attention(
     query: Array, key: Array, value: Array, *, mask: Array | None = None, length_scale: float | Array = 1.0
 ) -> Array:
-    """softmax_n(-||q_m - k_n||_1 / length_scale) V: Kim et al. 2019, Attentive Neural Processes (arXiv 1901.05761), Section 3.
+    """softmax_n(-|q_m - k_n|_1 / length_scale) V: Kim et al. 2019, ANP (arXiv 1901.05761), Section 3.
 
     Args:
         query: [..., M, d].
@@ -181,9 +183,9 @@ def _attend(
     mask: Array | None,
     weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]],
 ) -> Array:
-    """weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], their total [..., M, 1] or None: weights V / total.
+    """weights V / total, for weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], total [..., M, 1].
 
-    Divided after the product, the normaliser and its gradient cost k numbers for each query and not N.
+    A total of None divides nothing. Division after the product, and its gradient, cost k numbers for each query, not N.
     """
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)
@@ -233,7 +235,10 @@ def _library_softmax(
 
 
 def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:
-    """exp(scores - their maximum) [..., M, N], 0 under the mask, and the sum over N [..., M, 1]: infinite where no key is left."""
+    """exp(scores - their maximum) [..., M, N], 0 under the mask, and their sum over N [..., M, 1].
+
+    The sum is infinite where no key is left, so that the weights are zeros.
+    """
     if mask is not None:
         scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
     weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True)))

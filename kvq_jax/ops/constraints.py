@@ -1,13 +1,15 @@
-"""Linear constraints on the regression weights: C'w >= c or C'w = c (Garnelo and Czarnecki 2023, Section 3.2, after Theil and
-van de Panne 1960).
+"""Linear constraints on the regression weights: C'w >= c or C'w = c (Garnelo and Czarnecki 2023, Section 3.2, after
+Theil and van de Panne 1960).
 
 For every column of V the weights solve   min_w |K w - v|^2 + alpha |w|^2   subject to C'w >= c,  C [d, p], c [p].
-With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met with equality, the active ones, C_a and c_a, give
+With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met with equality, the active ones, C_a and
+c_a, give
 
     w = w* + Z C_a lambda,   (C_a'Z C_a) lambda = c_a - C_a'w*
 
-which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and derivatives are
-those of the equations above for the final one (they are exact unless a constraint is on the verge of becoming active).
+which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and
+derivatives are those of the equations above for the final one (they are exact unless a constraint is on the verge of
+becoming active).
 """
 
 from collections.abc import Callable
@@ -44,8 +46,8 @@ def constrained_intention(
         key: [..., N, d].
         value: [..., N, k]. Each column has its own w and active set.
         mask: [..., N], or [..., M, N] for one regression per query; True = take part.
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions. alpha = 0 needs keys of full column
-            rank; otherwise Z does not exist.
+        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions. alpha = 0 needs keys of
+            full column rank; otherwise Z does not exist.
         constraints: C [d, p], or [..., d, p] with the leading dimensions of the keys. None: the unit matrix.
         bounds: c [p], or [..., p, k] for bounds that differ between columns. None: zeros. With both None, w >= 0.
         method: one of METHODS:
@@ -54,7 +56,8 @@ def constrained_intention(
                 violated by that, and w need not be optimal. Equal to 'exact' for p = 1;
             'equality': all of them are equalities.
         equality: [p], True for constraints that are equalities whatever the method.
-        route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a dual step solves N equations, else always p.
+        route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a dual step solves N equations, else
+            always p.
 
     Returns:
         [..., M, k]; zeros for a query without keys, NaN in a column whose constraints cannot be met.
@@ -111,7 +114,8 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
 
 
 def _non_negative(key, value, keep, alpha) -> Array:
-    """w >= 0 [..., d, k] from systems of N equations. With K_f the keys' free columns, those whose constraint is not active,
+    """w >= 0 [..., d, k] from systems of N equations. With K_f the keys' free columns, those whose constraint is not
+    active,
 
     w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
     """
@@ -193,9 +197,11 @@ def _violated(conditions: Conditions, gap: Array, equality: Array) -> tuple[Arra
 
 
 def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
-    """The active set of the optimum of the dual, min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0 (free for equalities).
+    """The active set of the optimum of the dual, min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0 (free for
+    equalities).
 
-    The dual has p variables whatever d is. Most columns are done after a few exchanges; steps that always end do the others.
+    The dual has p variables whatever d is. Most columns are done after a few exchanges; steps that always end do the
+    others.
     """
     gap, constant = lax.stop_gradient(gap), lambda active: lax.stop_gradient(conditions(active))
     tolerance = 10 * gap.shape[-1] * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
@@ -204,12 +210,13 @@ def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array
 
 
 def _exchanged(conditions: Conditions, gap: Array, equality: Array, tolerance: Array) -> tuple[Array, Array]:
-    """(active set, whether it is the optimum's [..., 1]) by block principal pivoting: Portugal, Judice and Vicente 1994; Kim and
-    Park 2011, Section 4.
+    """(active set, whether it is the optimum's [..., 1]) by block principal pivoting: Portugal, Judice and Vicente
+    1994; Kim and Park 2011, Section 4.
 
-    Active constraints with a negative multiplier and inactive ones that are violated change sides, all at once. Where that has
-    not made them fewer than ever before, only those do that are at least half as wrong as the worst of their side: unlike the
-    published rule, one at a time, this may not end, but it takes far fewer exchanges, and all columns wait for the last.
+    Active constraints with a negative multiplier and inactive ones that are violated change sides, all at once. Where
+    that has not made them fewer than ever before, only those do that are at least half as wrong as the worst of their
+    side: unlike the published rule, one at a time, this may not end, but it takes far fewer exchanges, and all columns
+    wait for the last.
     """
     p = gap.shape[-1]
 
@@ -259,7 +266,8 @@ def _stepped(
         first = fraction.min(-1, keepdims=True)
         dropped = negative & (fraction <= first)
         moved = jnp.where(dropped, 0, current + jnp.where(stays, 0, first) * (target - current))
-        # Only rounding makes a multiplier negative as soon as it is activated; such a constraint would be chosen for ever.
+        # Only rounding makes a multiplier negative as soon as it is activated; such a constraint would be chosen for
+        # ever.
         barred = barred | (~stays & dropped & (current == 0))
         grown = jnp.where(stays, active | (worst & wanted), active & ~dropped)
         finished = stays & ~wanted.any(-1, keepdims=True)

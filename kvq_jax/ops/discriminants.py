@@ -1,4 +1,5 @@
-"""Classical linear models as covariance and label maps: w = Sigma^-1 K' y (Garnelo and Czarnecki 2023, Section 3.2 and its proof).
+"""Classical linear models as covariance and label maps: w = Sigma^-1 K' y (Garnelo and Czarnecki 2023, Section 3.2 and
+its proof).
 
     ridge         Sigma = K'WK + alpha I                      y = W Y, with sample weights W (I if none)
     ls_svm        Sigma = K'WK + alpha diag(1, .., 1, 0)      y = W (2 Y - 1), K with a column of ones
@@ -6,14 +7,14 @@
     within_class  Sigma = scatter about the mean of each key's class + alpha I, y_c as lda. The paper calls this "QDA"
     qda           not of this form: a covariance, and so a quadratic boundary, for every class
 
-Values are labels: one column [N, 1] of 0 and 1 for two classes, or one-hot columns [N, C]. Scores [M, C] are larger where a
-class is likelier. `ridge` and `ls_svm` take any real values. Corrected against the paper: its weighted ridge has y = sqrt(W) Y
-beside an unweighted K; its label map of LDA gives a multiple of the sum of the class means, not their difference. Its
-"QDA" is Fisher's discriminant with the pooled within-class scatter; for two classes its weights are parallel to those of
-its LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)'.
+Values are labels: one column [N, 1] of 0 and 1 for two classes, or one-hot columns [N, C]. Scores [M, C] are larger
+where a class is likelier. `ridge` and `ls_svm` take any real values. Corrected against the paper: its weighted ridge
+has y = sqrt(W) Y beside an unweighted K; its label map of LDA gives a multiple of the sum of the class means, not their
+difference. Its "QDA" is Fisher's discriminant with the pooled within-class scatter; for two classes its weights are
+parallel to those of its LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)'.
 
-Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels in between
-0 and 1 count as parts of a key. The gradient for a sample weight of exactly 0 is taken as 0.
+Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels in
+between 0 and 1 count as parts of a key. The gradient for a sample weight of exactly 0 is taken as 0.
 """
 
 import numbers
@@ -42,9 +43,9 @@ def ls_svm(
 ) -> Array:
     """Q w + b with (w, b) least squares on the labels 2 V - 1, and |w|^2 but not b penalised.
 
-    [K 1]'W[K 1] + alpha diag(1, .., 1, 0): LS-SVM, Garnelo and Czarnecki 2023, proof of Section 3.2; the same as the dual system of
-    Suykens and Vandewalle 1999 with gamma = 1 / alpha. Solved as ridge regression on centred data, which is the same
-    regression with b eliminated. Every column is a problem of its own: one against the rest.
+    [K 1]'W[K 1] + alpha diag(1, .., 1, 0): LS-SVM, Garnelo and Czarnecki 2023, proof of Section 3.2; the same as the
+    dual system of Suykens and Vandewalle 1999 with gamma = 1 / alpha. Solved as ridge regression on centred data, which
+    is the same regression with b eliminated. Every column is a problem of its own: one against the rest.
 
     Args, Returns, Raises: as `ridge`; value [..., N, C] holds labels 0 and 1.
     """
@@ -82,22 +83,24 @@ def lda(
         key: [..., N, d].
         value: [..., N, C], labels 0 and 1.
         mask: [..., N] or [..., M, N], True = take part.
-        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions; added to the
-            scatter, which is a sum over the keys, not a mean.
+        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions; added
+            to the scatter, which is a sum over the keys, not a mean.
         sample_weight: [..., N], >= 0.
         rule: how scores come from Sigma, one of RULES:
-            'bayes': K'y_c = m_c - m, and score_c = N [(q - m)'w_c - (m_c - m)'w_c / 2] + log(N_c / N): the log posterior, up to a
-                term that classes share, of Gaussian classes with covariance Sigma / N. One column for each class. The
-                difference of two columns of w is the w of the paper; a class without keys scores -inf;
-            'fisher': K'y_c = m_c - m_rest, score_c = (q - (m_c + m_rest) / 2)'w_c: one against the rest, positive on the side of c;
-            'paper': the same w_c, without a threshold: Q w (Appendix 5, Eq. 16).
+            'bayes': K'y_c = m_c - m, and score_c = N [(q - m)'w_c - (m_c - m)'w_c / 2] + log(N_c / N): the log
+                posterior, up to a term that classes share, of Gaussian classes with covariance Sigma / N. One column
+                for each class. The difference of two columns of w is the w of the paper; a class without keys scores
+                -inf;
+            'fisher': K'y_c = m_c - m_rest, score_c = (q - (m_c + m_rest) / 2)'w_c: one against the rest, positive on
+            the side of c; 'paper': the same w_c, without a threshold: Q w (Appendix 5, Eq. 16).
         route: 'primal', 'dual', or 'auto' for the cheaper.
 
     Returns:
         [..., M, C].
 
     Raises:
-        ValueError: if shapes do not fit, for an unknown rule or route, a number alpha < 0, and for rule 'bayes' with one column.
+        ValueError: if shapes do not fit, for an unknown rule or route, a number alpha < 0, and for rule 'bayes' with
+            one column.
     """
     return _linear_discriminant(False, query, key, value, mask, alpha, sample_weight, rule, route)
 
@@ -113,10 +116,11 @@ def within_class(
     rule: str = "bayes",
     route: str = "auto",
 ) -> Array:
-    """Discriminant with the pooled within-class scatter: w = (sum_c sum_{i in c} (k_i - m_c)(k_i - m_c)' + alpha I)^-1 K'y.
+    """Discriminant with the pooled within-class scatter: w = (sum_c sum_{i in c} (k_i - m_c)(k_i - m_c)' + alpha I)^-1
+    K'y.
 
-    The "QDA" of Garnelo and Czarnecki 2023, proof of Section 3.2; everybody else's LDA: with rule 'bayes' and alpha = 0 it is
-    scikit-learn's LinearDiscriminantAnalysis(solver='lsqr'). For real QDA see `qda`.
+    The "QDA" of Garnelo and Czarnecki 2023, proof of Section 3.2; everybody else's LDA: with rule 'bayes' and alpha = 0
+    it is scikit-learn's LinearDiscriminantAnalysis(solver='lsqr'). For real QDA see `qda`.
 
     Args, Returns, Raises: as `lda`.
     """
@@ -136,9 +140,10 @@ def qda(
 ) -> Array:
     """Quadratic discriminant: log N(q; m_c, Sigma_c) + log(N_c / N), with a regularised covariance for every class.
 
-    Sigma_c = (S_c + alpha I) / N_c, S_c the scatter of class c about its mean m_c. With `pooling` t in (0, 1], Friedman 1989
-    (Regularized Discriminant Analysis, Eq. 16): S_c(t) = (1 - t) S_c + t S and N_c(t) = (1 - t) N_c + t N, where S is the
-    pooled scatter; t = 1 is `within_class`. The term -d/2 log(2 pi) is left out. A class without keys scores -inf.
+    Sigma_c = (S_c + alpha I) / N_c, S_c the scatter of class c about its mean m_c. With `pooling` t in (0, 1], Friedman
+    1989 (Regularized Discriminant Analysis, Eq. 16): S_c(t) = (1 - t) S_c + t S and N_c(t) = (1 - t) N_c + t N, where S
+    is the pooled scatter; t = 1 is `within_class`. The term -d/2 log(2 pi) is left out. A class without keys scores
+    -inf.
 
     Args:
         query: [..., M, d].
@@ -154,7 +159,8 @@ def qda(
         [..., M, C].
 
     Raises:
-        ValueError: if shapes do not fit, for an unknown route, for a number alpha that is not positive, and for one column.
+        ValueError: if shapes do not fit, for an unknown route, for a number alpha that is not positive, and for one
+            column.
     """
     _need_columns(value, "qda")
     if isinstance(alpha, numbers.Real) and not alpha > 0:
@@ -249,7 +255,10 @@ def _need_columns(value: Array, what: str) -> None:
 
 
 def _own_mean(value: Array, means: Array, count: Array, total: Array) -> Array:
-    """The mean of each key's own class [..., N, d]. A single column of labels has a second class, the rest (keys are centred)."""
+    """The mean of each key's own class [..., N, d], for centred keys.
+
+    With a single column of labels the rest is the second class.
+    """
     if value.shape[-1] > 1:
         return matmul(value, means)
     return (value - (1 - value) * count / positive(total - count)) * means

@@ -1,10 +1,11 @@
-"""Whitening and Nystroem features: a kernel as inner products of vectors (Garnelo and Czarnecki 2023, Section 3.1, Eq. 4).
+"""Whitening and Nystroem features: a kernel as inner products of vectors (Garnelo and Czarnecki 2023, Section 3.1, Eq.
+4).
 
     phi(X) = k(X, L) k(L, L)^-1/2     with phi(X) phi(X)' = k(X, L) k(L, L)^-1 k(L, X)
 
-With the keys themselves as landmarks L this is the paper's whitening, exact on the keys; with m < N landmarks it is the Nystroem
-approximation of Williams and Seeger 2001. Any operator on these features is a kernel operator: Intention becomes kernel ridge
-regression, and the discriminants of kvq_jax.ops.discriminants become kernel discriminants.
+With the keys themselves as landmarks L this is the paper's whitening, exact on the keys; with m < N landmarks it is the
+Nystroem approximation of Williams and Seeger 2001. Any operator on these features is a kernel operator: Intention
+becomes kernel ridge regression, and the discriminants of kvq_jax.ops.discriminants become kernel discriminants.
 """
 
 import numbers
@@ -32,17 +33,19 @@ def whitening(
     jitter: float | None = None,
     root: str = "cholesky",
 ) -> Array:
-    """phi(X) = k(X, L) R with R R' = k(L, L)^-1: Garnelo and Czarnecki 2023, Section 3.1, Eq. 4. Apply it to queries and keys.
+    """phi(X) = k(X, L) R with R R' = k(L, L)^-1: Garnelo and Czarnecki 2023, Section 3.1, Eq. 4. Apply it to queries
+    and keys.
 
     Predictions are the same for every such R. The linear kernel with L = K gives the paper's phi(X) = X K'(KK')^-1/2.
 
     Args:
         x: [..., M, d].
         landmarks: [..., m, d]: the keys, or fewer points. May be learnt.
-        mask: [..., m], True = take part. The feature of a masked landmark is 0, and the others are what they are without it.
+        mask: [..., m], True = take part. The feature of a masked landmark is 0, and the others are what they are
+            without it.
         kernel, gamma: as in `kvq_jax.ops.kernels.kernel_intention`; the rules for gamma see the landmarks.
-        jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps. k(L, L) is singular where landmarks
-            coincide, and for the linear kernel where m > d.
+        jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps. k(L, L) is singular where
+            landmarks coincide, and for the linear kernel where m > d.
         root: 'cholesky' (R = C'^-1 for k(L, L) = C C') or 'symmetric' (R = k(L, L)^-1/2, the paper's).
 
     Returns:
@@ -96,8 +99,8 @@ def nystroem_intention(
 ) -> Array:
     """phi(Q) (phi(K)'phi(K) + alpha I)^-1 phi(K)'V with the m Nystroem features phi: O(N m^2 + m^3) instead of O(N^3).
 
-    Garnelo and Czarnecki 2023, Section 3.1; Williams and Seeger 2001. The paper names neither the number of landmarks nor
-    their choice. With all keys as landmarks it is `kernel_intention`, up to jitter.
+    Garnelo and Czarnecki 2023, Section 3.1; Williams and Seeger 2001. The paper names neither the number of landmarks
+    nor their choice. With all keys as landmarks it is `kernel_intention`, up to jitter.
 
     Args:
         query: [..., M, d].
@@ -106,9 +109,10 @@ def nystroem_intention(
         mask: [..., N], or [..., M, N] for one regression per query; True = take part.
         alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
         kernel, gamma: as `kernel_intention`; the rules for gamma see the keys.
-        landmarks: m: as many of the keys that the mask keeps, chosen by `greedy_landmarks`, or all of them where there are no
-            more; points [m, d] or [..., m, d], which may be learnt; None: all keys.
-        rng: a PRNG key, to draw the m landmarks uniformly and without replacement instead. They depend on the order of the keys.
+        landmarks: m: as many of the keys that the mask keeps, chosen by `greedy_landmarks`, or all of them where there
+            are no more; points [m, d] or [..., m, d], which may be learnt; None: all keys.
+        rng: a PRNG key, to draw the m landmarks uniformly and without replacement instead. They depend on the order of
+            the keys.
         jitter, root: as `whitening`.
 
     Returns:
@@ -144,9 +148,9 @@ def nystroem_intention(
 def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: int) -> tuple[Array, Array]:
     """The pivots of a pivoted Cholesky factorisation of k(K, K): each is the key that those before it explain least.
 
-    Fine and Scheinberg 2001. Time O(N count^2). The choice depends on the set of keys alone: they are put in the order of
-    their projections on one direction first, so that ties and rounding fall alike whatever the order they came in. No
-    gradient passes through it.
+    Fine and Scheinberg 2001. Time O(N count^2). The choice depends on the set of keys alone: they are put in the order
+    of their projections on one direction first, so that ties and rounding fall alike whatever the order they came in.
+    No gradient passes through it.
 
     Args:
         kernel: (x [..., M, d], y [..., N, d]) -> [..., M, N].
@@ -155,7 +159,8 @@ def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: in
         count: < N.
 
     Returns:
-        Points [..., count, d], and which of them are there [..., count, 1]: not those that the others explain up to rounding.
+        Points [..., count, d], and which of them are there [..., count, 1]: not those that the others explain up to
+        rounding.
     """
     fixed = lax.stop_gradient(key)
     order = jnp.argsort((fixed * jnp.sin(1.0 + jnp.arange(key.shape[-1], dtype=key.dtype))).sum(-1), axis=-1)[..., None]
@@ -192,7 +197,7 @@ def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: in
 
 
 def random_landmarks(rng: Array, key: Array, keep: Array | None, count: int) -> tuple[Array, Array | None]:
-    """`count` of the keys [..., N, d], drawn without replacement: [..., count, d], and which are there [..., count, 1]."""
+    """`count` keys drawn without replacement, [..., count, d], and which of them are there, [..., count, 1] or None."""
     shape = key.shape[:-1] if keep is None else jnp.broadcast_shapes(key.shape[:-1], keep.shape[:-1])
     draws = jax.random.uniform(rng, shape)
     draws = draws if keep is None else jnp.where(keep[..., 0] > 0, draws, -1)
@@ -222,8 +227,9 @@ ROOTS = {"cholesky": _cholesky_root, "symmetric": _symmetric_root}
 def inverse_sqrt(matrix: Array) -> Array:
     """matrix^-1/2 [..., n, n] of a symmetric positive definite matrix, by eigenvalues.
 
-    Its derivative (Daleckii and Krein 1965) divides by sums of roots of eigenvalues, never by differences of eigenvalues as the
-    derivative of eigenvectors does, and so is finite for repeated ones. Eigenvalues below n eps times the largest count as that.
+    Its derivative (Daleckii and Krein 1965) divides by sums of roots of eigenvalues, never by differences of
+    eigenvalues as the derivative of eigenvectors does, and so is finite for repeated ones. Eigenvalues below n eps
+    times the largest count as that.
     """
     return _inverse_sqrt(matrix)[0]
 

@@ -1,8 +1,9 @@
-"""Attention over images and video by mode-3 unfolding: a grid becomes its points, an operator mixes them, and the output is folded
-back onto the query's grid ("A Mathematical View of Attention Models in Deep Learning", higher-order attention).
+"""Attention over images and video by mode-3 unfolding: a grid becomes its points, an operator mixes them, and the
+output is folded back onto the query's grid ("A Mathematical View of Attention Models in Deep Learning", higher-order
+attention).
 
-The slides unfold h x w x c along its third mode to c x hw, columns being points; here points are rows, so that is hw x c. Points are
-in row-major order, for queries and outputs alike.
+The slides unfold h x w x c along its third mode to c x hw, columns being points; here points are rows, so that is hw x
+c. Points are in row-major order, for queries and outputs alike.
 """
 
 import math
@@ -97,7 +98,10 @@ def grid_attention(
 def _unfold_mask(
     mask: Array, rows: tuple[Array, Array, Array], sizes: tuple[int, ...], key_sizes: tuple[int, ...]
 ) -> Array:
-    """[..., *key grid] -> [..., N], or [..., *grid, *key grid] -> [..., M, N]; the rule on dimensions is that of ops.masks."""
+    """[..., *key grid] -> [..., N], or [..., *grid, *key grid] -> [..., M, N].
+
+    Which of the two a mask is follows from its number of dimensions, as in kvq_jax.ops.masks.
+    """
     query, key, _ = rows
     a, b = len(sizes), len(key_sizes)
     if mask.ndim in (b, key.ndim - 2 + b) and mask.shape[-b:] == key_sizes:

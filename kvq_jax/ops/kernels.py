@@ -1,12 +1,14 @@
-"""Kernels, and Intention with them: kernel ridge least_squares. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections 3.1 and 5.2.)
+"""Kernels, and Intention with them: kernel ridge least_squares. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections
+3.1 and 5.2.)
 
-A kernel is a function (x [..., M, d], y [..., N, d]) -> [..., M, N], positive definite. The names of KERNELS have a width,
-gamma: a number, an array > 0 that may be learnt and broadcasts against the leading dimensions, or a name of BANDWIDTHS, a rule
-that sets it from the keys. The paper prints the Gaussian kernel without its minus and gives no gamma.
+A kernel is a function (x [..., M, d], y [..., N, d]) -> [..., M, N], positive definite. The names of KERNELS have a
+width, gamma: a number, an array > 0 that may be learnt and broadcasts against the leading dimensions, or a name of
+BANDWIDTHS, a rule that sets it from the keys. The paper prints the Gaussian kernel without its minus and gives no
+gamma.
 
-Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding there would be as large as the distance between near
-points, and makes kernel matrices indefinite. Gradients are finite for duplicate points; where a kernel has a cusp at
-distance 0 (laplacian, matern12), its derivative there is taken as 0.
+Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding there would be as large as the distance
+between near points, and makes kernel matrices indefinite. Gradients are finite for duplicate points; where a kernel has
+a cusp at distance 0 (laplacian, matern12), its derivative there is taken as 0.
 """
 
 import math
@@ -35,7 +37,10 @@ def polynomial(x: Array, y: Array, gamma: float | Array, *, degree: int = 3, off
 
 
 def gaussian(x: Array, y: Array, gamma: float | Array) -> Array:
-    """exp(-gamma |x - y|^2): [..., M, d], [..., N, d] -> [..., M, N]. Garnelo and Czarnecki 2023, Section 5.2, with its minus."""
+    """exp(-gamma |x - y|^2): [..., M, d], [..., N, d] -> [..., M, N].
+
+    Garnelo and Czarnecki 2023, Section 5.2, with the minus that is missing there.
+    """
     return jnp.exp(-gamma * squared_distance(x, y))
 
 
@@ -84,16 +89,21 @@ KERNELS: dict[str, Kernel] = {
 
 
 def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
-    """gamma = 1 / (d var), var the mean over coordinates of the keys' variance; 1 / (d sqrt(var)) for the laplacian kernel.
+    """gamma = 1 / (d var), var the mean over coordinates of the keys' variance; 1 / (d sqrt(var)) for the laplacian
+    kernel.
 
-    scikit-learn's 'scale' for keys whose coordinates have one mean; ours does not change when the keys are moved together.
+    scikit-learn's 'scale' for keys whose coordinates have one mean; ours does not change when the keys are moved
+    together.
     """
     spread = least_squares.mean(jnp.square(key - least_squares.mean(key, keep)), keep).mean(-1, keepdims=True)
     return kernel.by_variance(key.shape[-1], least_squares.positive(spread))
 
 
 def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
-    """The median heuristic: gamma = 1 / (2 median |k_i - k_j|^2) over pairs i < j; 1 / median |k_i - k_j|_1 for the laplacian."""
+    """The median heuristic over pairs i < j: gamma = 1 / (2 median |k_i - k_j|^2).
+
+    For the laplacian kernel 1 / median |k_i - k_j|_1.
+    """
     if kernel.distance is None:
         raise ValueError("the median heuristic is for kernels of a distance; use gamma='variance' or a number")
     n = key.shape[-2]
@@ -113,9 +123,11 @@ BANDWIDTHS = {"variance": by_variance, "median": by_median}
 def bind(
     kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None
 ) -> Callable[[Array, Array], Array]:
-    """A kernel (x, y) -> [..., M, N] of a name and a width for keys [..., N, d] of which keep [..., N, 1] (None: all) count.
+    """A kernel (x, y) -> [..., M, N] of a name and a width for keys [..., N, d] of which keep [..., N, 1] (None: all)
+    count.
 
-    An array gamma is [..., 1, 1]. A callable is itself the kernel. Where all keys are one point the rules give gamma = 1.
+    An array gamma is [..., 1, 1]. A callable is itself the kernel. Where all keys are one point the rules give gamma =
+    1.
 
     Raises:
         ValueError: for an unknown kernel or rule, or a number gamma that is not positive.
@@ -145,8 +157,8 @@ def kernel_intention(
 ) -> Array:
     """k(Q, K) (k(K, K) + alpha I)^-1 V: Intention with a kernel, Garnelo and Czarnecki 2023, Section 3.1, Eq. 4.
 
-    Kernel ridge regression, and the posterior mean of a Gaussian process with noise variance alpha. It equals Intention on the
-    features of `kvq_jax.ops.features.whitening`. With the linear kernel it is `intention`.
+    Kernel ridge regression, and the posterior mean of a Gaussian process with noise variance alpha. It equals Intention
+    on the features of `kvq_jax.ops.features.whitening`. With the linear kernel it is `intention`.
 
     Args:
         query: [..., M, d].
@@ -155,8 +167,8 @@ def kernel_intention(
         mask: [..., N], or [..., M, N] for one regression per query; True = take part.
         alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions.
         kernel: a name of KERNELS, or a function (x [..., M, d], y [..., N, d]) -> [..., M, N].
-        gamma: > 0, a number or an array that broadcasts against the leading dimensions, or a name of BANDWIDTHS. Not used by the
-            linear kernel, nor with a function.
+        gamma: > 0, a number or an array that broadcasts against the leading dimensions, or a name of BANDWIDTHS. Not
+            used by the linear kernel, nor with a function.
 
     Returns:
         [..., M, k].

@@ -5,8 +5,8 @@ G = A'A + alpha I [d, d] and the dual matrix D = AA' + alpha I [N, N],
 
     Q G^-1 A'B = Q A' D^-1 B
 
-for every alpha > 0; for alpha = 0 both mean Q pinv(A) B. A solve can be made against the rows', the queries' or the targets'
-side, whichever has fewer columns. Each order of products is a `Plan`; the cheapest runs.
+for every alpha > 0; for alpha = 0 both mean Q pinv(A) B. A solve can be made against the rows', the queries' or the
+targets' side, whichever has fewer columns. Each order of products is a `Plan`; the cheapest runs.
 """
 
 import numbers
@@ -42,7 +42,8 @@ def fit(
 ) -> Array:
     """run(query, key, value, weight, *scalars, *matrices), all in the dtype to compute in and shaped to broadcast.
 
-    Under a mask [..., M, N] every query has a system of its own: M becomes a leading dimension of all arguments of `run`.
+    Under a mask [..., M, N] every query has a system of its own: M becomes a leading dimension of all arguments of
+    `run`.
 
     Args:
         run: returns [..., rows, k], one row for each query, or any number of rows where one system serves all queries.
@@ -55,8 +56,9 @@ def fit(
         matrices: arrays [..., a, b] whose leading dimensions are those of the keys.
 
     Returns:
-        What `run` returns, in the inputs' dtype; zeros for a query without keys. `weight` [..., N, 1] is the sample weight, 0
-        for masked keys, or None where there are neither weights nor a mask. Keys and values masked for all queries are zeros.
+        What `run` returns, in the inputs' dtype; zeros for a query without keys. `weight` [..., N, 1] is the sample
+        weight, 0 for masked keys, or None where there are neither weights nor a mask. Keys and values masked for all
+        queries are zeros.
 
     Raises:
         ValueError: if shapes do not fit.
@@ -126,8 +128,8 @@ def map_of(query: Array, rows: Array, alpha: float | Array, route: str, form: st
 def inverse_times(rows: Array, right: Array, alpha: float | Array, route: str) -> Array:
     """G^-1 R for any R [..., d, k], also one outside the span of the rows -> [..., d, k].
 
-    The dual route is Woodbury's identity, (R - A'(AA' + alpha I)^-1 A R) / alpha. Its relative error grows as lambda / alpha
-    for the part of R along an eigenvector of A'A with eigenvalue lambda, so use `weights` where R is A'B.
+    The dual route is Woodbury's identity, (R - A'(AA' + alpha I)^-1 A R) / alpha. Its relative error grows as lambda /
+    alpha for the part of R along an eigenvector of A'A with eigenvalue lambda, so use `weights` where R is A'B.
     """
     if route == "pinv":
         inverse = linalg.pinv(rows)
@@ -152,12 +154,12 @@ def regularised(gram: Array, alpha: float | Array, form: str = "ridge") -> Array
 
 
 def weighted(weight: Array | None, *rows: Array) -> tuple[Array, ...]:
-    """sqrt(W) times each of the rows [..., N, *], what weighted least squares fits; as they are where weight is None."""
+    """sqrt(W) times each of the rows [..., N, *], for weighted least squares; as they are where weight is None."""
     return rows if weight is None else tuple(root(weight) * x for x in rows)
 
 
 def root(weight: Array | None) -> Array | float:
-    """Square root of weights; 1 for None. Its derivative is defined as 0 where a weight is 0, so that masks have none."""
+    """Square root of weights; 1 for None. Its derivative is taken as 0 where a weight is 0: masks have no gradient."""
     if weight is None:
         return 1.0
     return jnp.where(weight > 0, jnp.sqrt(jnp.where(weight > 0, weight, 1)), 0)

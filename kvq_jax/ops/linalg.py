@@ -1,4 +1,4 @@
-"""The linear algebra under least squares: Gram matrices, positive definite solves, the pseudo-inverse, and their precision."""
+"""Linear algebra under least squares: Gram matrices, positive definite solves, pseudo-inverse; their precision."""
 
 import functools
 import math
@@ -12,8 +12,9 @@ Array = jax.Array
 
 # TF32 or bfloat16 passes in K'K or K'V are amplified by the condition number of the system.
 PRECISION = lax.Precision.HIGHEST
-# Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Where other
-# processes share the cores, those threads wait for one another and a call of 20 microseconds takes 10 milliseconds.
+# Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Where
+# other processes share the cores, those threads wait for one another and a call of 20 microseconds takes 10
+# milliseconds.
 THREADED = 1024
 # Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves.
 LEAF, BASE = 64, 32
@@ -24,7 +25,7 @@ BLOCKED = 1024
 
 
 def dtypes(*arrays: Array) -> tuple[jnp.dtype, jnp.dtype]:
-    """(dtype of the output, dtype to compute in): what the arrays promote to, and that or float32, whichever is wider."""
+    """(dtype of the output, dtype to compute in): what the arrays promote to, and the wider of that and float32."""
     out = jnp.result_type(*arrays)
     out = out if jnp.issubdtype(out, jnp.inexact) else jnp.promote_types(out, jnp.float32)
     return out, jnp.promote_types(out, jnp.float32)
@@ -36,7 +37,7 @@ def transpose(x: Array) -> Array:
 
 
 def left(x: Array) -> Array:
-    """The transpose of x, for the left of a product: laid out in memory, as XLA multiplies by it up to four times faster on a CPU."""
+    """The transpose of x for the left of a product, laid out in memory: up to four times faster on a CPU."""
     return lax.optimization_barrier(transpose(x))
 
 
@@ -65,10 +66,10 @@ def gram(rows: Array) -> Array:
 def solve(matrix: Array, rhs: Array) -> Array:
     """Solves matrix @ x = rhs for a symmetric positive definite matrix, by Cholesky.
 
-    Gradients are further solves with the same factor (lax.custom_linear_solve), so nothing is differentiated through the
-    factorisation. Nearly all of the work is in matrix products, which on CPUs run several times faster than library
-    substitutions: the matrix is factored by halves, and the triangle of a block of at most LEAF rows is inverted (never the
-    matrix itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
+    Gradients are further solves with the same factor (lax.custom_linear_solve), so nothing is differentiated through
+    the factorisation. Nearly all of the work is in matrix products, which on CPUs run several times faster than library
+    substitutions: the matrix is factored by halves, and the triangle of a block of at most LEAF rows is inverted (never
+    the matrix itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
 
     Args:
         matrix: [..., n, n], symmetric positive definite; the result is not finite where it is not.
@@ -96,18 +97,20 @@ def solve(matrix: Array, rhs: Array) -> Array:
 def pinv(matrix: Array) -> Array:
     """Moore-Penrose pseudo-inverse [..., d, N] of matrix [..., N, d] by singular values.
 
-    Singular values below 10 d eps times the largest count as zero: a cut-off that does not depend on N, so that rows of zeros
-    (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the pseudo-inverse itself
-    and is finite for every matrix, also one of zeros or with repeated singular values.
+    Singular values below 10 d eps times the largest count as zero: a cut-off that does not depend on N, so that rows of
+    zeros (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the
+    pseudo-inverse itself and is finite for every matrix, also one of zeros or with repeated singular values.
     """
     return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
 
 
 @jax.custom_jvp
 def cholesky(matrix: Array) -> Array:
-    """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix; NaN where that is not positive definite.
+    """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix; NaN where that is not
+    positive definite.
 
-    As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL = L tril(L^-1 dA L^-T), half of the diagonal.
+    As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL = L tril(L^-1 dA L^-T), half of
+    the diagonal.
     """
     return _cholesky((matrix + transpose(matrix)) / 2)
 
@@ -135,11 +138,12 @@ def _inverse_triangle_jvp(primals, tangents):
 
 
 def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of matrices [..., n, m] that calls LAPACK, on CPUs as a loop over the leading dimensions, also those of a vmap.
+    """A function of matrices [..., n, m] that calls LAPACK, on CPUs as a loop over the leading dimensions, also those
+    of a vmap.
 
-    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of these. A
-    program with as many independent batches as threads, such as six layers with Intention on two cores, then waits for ever. A
-    loop over calls of a few microseconds is no slower.
+    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of
+    these. A program with as many independent batches as threads, such as six layers with Intention on two cores, then
+    waits for ever. A loop over calls of a few microseconds is no slower.
     """
 
     def loop(*arrays):
@@ -147,7 +151,8 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
         if math.prod(batch) == 1:
             return function(*arrays)
         shape = jax.eval_shape(function, *(jax.ShapeDtypeStruct(x.shape[-2:], x.dtype) for x in arrays)).shape
-        # Rows of numbers between the calls: LAPACK's column-major layout would reach products that XLA cannot compile for it.
+        # Rows of numbers between the calls: LAPACK's column-major layout would reach products that XLA cannot compile
+        # for it.
         rows = tuple(x.reshape(math.prod(batch), math.prod(x.shape[-2:])) for x in arrays)
         out = lax.map(lambda each: function(*(x.reshape(a.shape[-2:]) for x, a in zip(each, arrays))).reshape(-1), rows)
         return out.reshape(*batch, *shape)
@@ -196,7 +201,7 @@ def _inverse(lower: Array) -> Array:
 
 
 def _factor(matrix):
-    """Cholesky factor L as a tree: the inverse of L for a leaf, else (first half, lower left block of L, second half)."""
+    """Cholesky factor L as a tree: the inverse of L for a leaf, else (first half, lower left block, second half)."""
     n = matrix.shape[-1]
     if n <= LEAF:
         return _inverse(_cholesky(matrix))

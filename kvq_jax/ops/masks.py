@@ -1,8 +1,8 @@
 """Shapes and masks: the rules that every operator shares.
 
 A mask is boolean, True = take part. It is a key mask [..., N] if it has one dimension, or one dimension fewer than the
-keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an absent
-key, whatever it holds, and a query that has no key left gets zeros.
+keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an
+absent key, whatever it holds, and a query that has no key left gets zeros.
 """
 
 import jax
@@ -32,15 +32,16 @@ def resolve(query: Array, key: Array, value: Array, mask: Array | None) -> Array
     """The mask as [..., 1, N] (one rule for all queries) or [..., M, N] (a rule for each query); None stays None.
 
     Raises:
-        ValueError: if the shapes of query, key and value do not fit, or the mask is not boolean (or integer) or does not
-            fit them.
+        ValueError: if the shapes of query, key and value do not fit, or the mask is not boolean (or integer) or does
+            not fit them.
     """
     *batch, m, _ = output_shape(query, key, value)
     if mask is None:
         return None
     mask, n = jnp.asarray(mask), key.shape[-2]
     if not (mask.dtype == bool or jnp.issubdtype(mask.dtype, jnp.integer)):
-        # A float mask is most often an additive one (0 and -inf), which means the opposite of what a cast would make of it.
+        # A float mask is most often an additive one (0 and -inf), which means the opposite of what a cast would make of
+        # it.
         raise ValueError(f"expected a boolean mask (True = take part), got {mask.dtype}")
     if mask.ndim == 1 or mask.ndim == key.ndim - 1:
         fits, pairs = mask.shape[-1:] == (n,), mask[..., None, :]
@@ -64,8 +65,8 @@ def absent(key: Array, value: Array, mask: Array | None) -> tuple[Array, Array, 
 
     Returns:
         key, value, and either None or [..., M, 1]: the queries whose own keys or values are not finite. Under a mask of
-        pairs such rows must be emptied too, since a weight of zero times NaN is NaN, but the queries that use them are owed
-        a NaN (see `owe`).
+        pairs such rows must be emptied too, since a weight of zero times NaN is NaN, but the queries that use them are
+        owed a NaN (see `owe`).
     """
     if mask is None:
         return key, value, None

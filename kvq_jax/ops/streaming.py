@@ -6,8 +6,8 @@
     state = stream.merge(state, other)
     output = stream.read(state)                    # = softmax_attention(query, every key seen, every value seen)
 
-Sigma-Intention and the sigma-Informer are missing on purpose: their softmax over keys needs the Gram matrix of all keys first, so
-no state of constant size exists.
+Sigma-Intention and the sigma-Informer are missing on purpose: their softmax over keys needs the Gram matrix of all keys
+first, so no state of constant size exists.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,8 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         chunk_size: keys in a chunk.
 
     Returns:
-        op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k], in the inputs' dtype.
-        Linear attention, the mean and Intention take key masks [..., N] only.
+        op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k], in the
+        inputs' dtype. Linear attention, the mean and Intention take key masks [..., N] only.
 
     Raises:
         ValueError: for an operator that has no stream, a chunk_size below 1 (by the operator), and as the operator.

@@ -1,12 +1,14 @@
-"""Attention with fixed queries as a stream (softmax, Laplace, erf): the state belongs to the queries the stream is made with.
+"""Attention with fixed queries as a stream (softmax, Laplace, erf): the state belongs to the queries the stream is made
+with.
 
-Softmax attention follows Feng et al. 2023, CMANP (arXiv 2305.14567), Sections 3.1.1 and A.1: with the log-normaliser log c and the
-running average CA of a query, new scores s_i and values v_i give
+Softmax attention follows Feng et al. 2023, CMANP (arXiv 2305.14567), Sections 3.1.1 and A.1: with the log-normaliser
+log c and the running average CA of a query, new scores s_i and values v_i give
 
     log c' = log(c + sum_i exp(s_i)),    CA' = c / c' CA + sum_i exp(s_i) / c' v_i.
 
-One thing differs: log c is kept as a maximum score and the sum of exp(s_i - maximum), and CA as the sum that it divides. In one float32
-number a log-normaliser of 1e4 is rounded by 5e-4, and with it all weights; a maximum is a score itself and is kept exactly.
+One thing differs: log c is kept as a maximum score and the sum of exp(s_i - maximum), and CA as the sum that it
+divides. In one float32 number a log-normaliser of 1e4 is rounded by 5e-4, and with it all weights; a maximum is a score
+itself and is kept exactly.
 """
 
 import numbers
@@ -57,7 +59,8 @@ def softmax_stream(query: Array, *, scale: float | Array = 1.0) -> Stream:
 
     Returns:
         A Stream with states `NormalisedState` of size O(M k); an update with n keys costs O(M n (d + k)). Masks may be
-        [..., N] or [..., M, N]. Its functions raise ValueError for shapes that do not fit and for a query given to `read`.
+        [..., N] or [..., M, N]. Its functions raise ValueError for shapes that do not fit and for a query given to
+        `read`.
     """
     return _normalised(query, lambda query, key: scores(query, key) * per_batch(scale))
 

@@ -1,6 +1,7 @@
 """What can be done with any streaming state: fold a long context in chunks, scan all prefixes, merge over devices.
 
-Each of these uses only the algebra of a `Stream`. A state is a pytree whose size does not depend on the number of keys seen.
+Each of these uses only the algebra of a `Stream`. A state is a pytree whose size does not depend on the number of keys
+seen.
 """
 
 import functools
@@ -18,10 +19,10 @@ State = Any
 class Stream(NamedTuple):
     """An operator as a monoid: states of sets of keys, merged by an associative operation whose identity is `init`.
 
-    States are exact: however the keys are split into updates and merges, `read` gives what the operator gives for all of
-    them at once. The merge is commutative too, unless the stream forgets exponentially (then `a` comes before `b`).
-    States compute in float32 at least, and in float64 if a key, value or query is float64; leading axes broadcast, as in
-    the operator.
+    States are exact: however the keys are split into updates and merges, `read` gives what the operator gives for all
+    of them at once. The merge is commutative too, unless the stream forgets exponentially (then `a` comes before `b`).
+    States compute in float32 at least, and in float64 if a key, value or query is float64; leading axes broadcast, as
+    in the operator.
     """
 
     init: Callable[..., State]  # (d, k, *, batch=(), dtype=float32) -> state of no keys
@@ -43,8 +44,8 @@ def fold(
 ) -> State:
     """Updates a state with a long context, chunk by chunk: Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.1.2.
 
-    Beside its arguments it needs memory for one chunk only, embeddings and scores included. Its gradient computes each chunk
-    again and keeps at most one state per chunk.
+    Beside its arguments it needs memory for one chunk only, embeddings and scores included. Its gradient computes each
+    chunk again and keeps at most one state per chunk.
 
     Args:
         stream: see kvq_jax.ops.streaming.STREAMS.
@@ -53,8 +54,8 @@ def fold(
         value: [..., N, k].
         mask: [..., N], or [..., M, N] for a stream of fixed queries; True = take part.
         chunk_size: keys in a chunk; the last may have fewer.
-        embed: (key chunk, value chunk) -> (key chunk, value chunk), applied inside the scan: then `key` and `value` may be
-            any arrays of N rows, such as inputs and labels.
+        embed: (key chunk, value chunk) -> (key chunk, value chunk), applied inside the scan: then `key` and `value` may
+            be any arrays of N rows, such as inputs and labels.
 
     Returns:
         The state.

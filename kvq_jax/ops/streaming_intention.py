@@ -1,8 +1,10 @@
-"""Operators whose state is a few sums over keys: Intention (K'K and K'V), linear attention (K'V), the mean (number and sum).
+"""Operators whose state is a few sums over keys: Intention (K'K and K'V), linear attention (K'V), the mean (number and
+sum).
 
-Queries may come at `read`. As sums these states can forget what they have seen (subtract), weigh their points, and let all points
-fade: with a forgetting factor l a point counts l^age, where age is the number of points that came after it. Rows of a chunk are in
-order of time; a masked point is absent, and ages nobody. The states of a stream that fades are merged in order: merge(earlier, later).
+Queries may come at `read`. As sums these states can forget what they have seen (subtract), weigh their points, and let
+all points fade: with a forgetting factor l a point counts l^age, where age is the number of points that came after it.
+Rows of a chunk are in order of time; a masked point is absent, and ages nobody. The states of a stream that fades are
+merged in order: merge(earlier, later).
 """
 
 import numbers
@@ -21,7 +23,10 @@ Array = jax.Array
 
 
 class Moments(NamedTuple):
-    """Least squares. A prior is a state too: Moments(1., p * eye(d), p * w) pulls towards w, and fades if the stream does."""
+    """Sums of least squares. A prior is a state too: Moments(1., p * eye(d), p * w) pulls towards w.
+
+    It fades if the stream does.
+    """
 
     decay: Array  # [...], l^(number of points): what merging this state after another does to the other
     gram: Array  # [..., d, d], sum_i c_i k_i k_i' with c_i = weight_i l^age_i
@@ -42,11 +47,12 @@ class MeanState(NamedTuple):
 def intention_stream(
     query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge", forgetting: float | Array = 1.0
 ) -> Stream:
-    """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 3.
+    """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section
+    3.
 
-    With weights and forgetting it minimises sum_i weight_i l^(n-i) |v_i - w'k_i|^2 + alpha |w|^2: recursive least squares
-    (Haykin, Adaptive Filter Theory, chapter 'The Recursive Least-Squares Algorithm'), whose ridge there fades with l^n; for
-    that start from `Moments(1., alpha * eye(d), zeros)` and read with a smaller alpha.
+    With weights and forgetting it minimises sum_i weight_i l^(n-i) |v_i - w'k_i|^2 + alpha |w|^2: recursive least
+    squares (Haykin, Adaptive Filter Theory, chapter 'The Recursive Least-Squares Algorithm'), whose ridge there fades
+    with l^n; for that start from `Moments(1., alpha * eye(d), zeros)` and read with a smaller alpha.
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.
@@ -58,7 +64,8 @@ def intention_stream(
         A Stream with states `Moments`; an update with n keys costs O(n d (d + k)), a read O(d^3 + d^2 k + M d k).
         `update(state, key, value, mask=None, weight=None)` and `forget` take weights [..., N], and masks [..., N] only.
         `forget` subtracts points at the weight given, which for a point that has aged is weight_i l^age_i.
-        ValueError is raised for shapes that do not fit, and by `read` for alpha or form out of range, or if no query is known.
+        ValueError is raised for shapes that do not fit, and by `read` for alpha or form out of range, or if no query is
+        known.
 
     Raises:
         ValueError: for a forgetting factor that is a number outside (0, 1].
@@ -76,7 +83,8 @@ def intention_stream(
 def informer_stream(
     query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer", forgetting: float | Array = 1.0
 ) -> Stream:
-    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the form of Garnelo and Czarnecki 2023, Appendix 8.
+    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the form of Garnelo and Czarnecki 2023,
+    Appendix 8.
 
     Arguments, results and errors: see `intention_stream`.
     """
@@ -86,7 +94,8 @@ def informer_stream(
 def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge") -> Array:
     """w = (K'K + alpha I)^-1 K'V of the keys seen: Garnelo and Czarnecki 2023, Section 3.
 
-    For alpha = 0 the pseudo-inverse of K'K, which cannot tell singular values of K below 1e-3 (float32) of the largest from zero.
+    For alpha = 0 the pseudo-inverse of K'K, which cannot tell singular values of K below 1e-3 (float32) of the largest
+    from zero.
 
     Args:
         state: of an Intention stream.
@@ -106,7 +115,8 @@ def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge")
 
 
 def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
-    """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2; with forgetting, the retention of Sun et al. 2023 (arXiv 2307.08621).
+    """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2; with forgetting, the retention of Sun et al. 2023
+    (arXiv 2307.08621).
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.
@@ -205,7 +215,10 @@ def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forg
 
 
 def present_rows(key: Array, value: Array, mask: Array | None, weight: Array | None):
-    """key and value in the dtype to compute in, rows of masked points zero; weight [..., N] or None, mask [..., N] or None."""
+    """-> key, value, weight [..., N] or None, mask [..., N] or None, in the dtype to compute in.
+
+    Rows of masked points are zero.
+    """
     _, compute = linalg.dtypes(key, value)
     key, value = (jnp.asarray(x, compute) for x in (key, value))
     pairs = masks.resolve(jnp.zeros((1, key.shape[-1]), compute), key, value, mask)

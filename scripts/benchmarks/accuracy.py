@@ -1,13 +1,14 @@
 """Relative errors of the operators that solve, per route and precision, against the condition number of the system.
 
-The keys have prescribed singular values s_i, with s_i^2 + alpha from 1 down to 1 / condition: the primal matrix K'K + alpha I has
-that condition number, and the dual one, with an eigenvalue alpha more, twice as much. They have mean 0, so that it holds of
-centred keys too; kernel matrices reach it by the width of the kernel. The reference solves the same rounded inputs in NumPy: in
-float64, refined with residuals in `longdouble` (80 bits on x86), so that at condition 1e10 it is still right to 1e-8.
+The keys have prescribed singular values s_i, with s_i^2 + alpha from 1 down to 1 / condition: the primal matrix K'K +
+alpha I has that condition number, and the dual one, with an eigenvalue alpha more, twice as much. They have mean 0, so
+that it holds of centred keys too; kernel matrices reach it by the width of the kernel. The reference solves the same
+rounded inputs in NumPy: in float64, refined with residuals in `longdouble` (80 bits on x86), so that at condition 1e10
+it is still right to 1e-8.
 
-An error of about epsilon x condition is what a backward stable solve of the system leaves; beyond 1 / epsilon a Cholesky
-factorisation may meet a pivot that is not positive, and gives nan. `pinv` works on K itself, of the root of that condition
-number. What `nystroem_intention` has at condition 1 is the jitter of its features, 10 N epsilon.
+An error of about epsilon x condition is what a backward stable solve of the system leaves; beyond 1 / epsilon a
+Cholesky factorisation may meet a pivot that is not positive, and gives nan. `pinv` works on K itself, of the root of
+that condition number. What `nystroem_intention` has at condition 1 is the jitter of its features, 10 N epsilon.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,14 +1,17 @@
-"""Time of Intention over time of softmax attention, M = N, for one value column and for k = d (Garnelo and Czarnecki 2023, Figure 5).
+"""Time of Intention over time of softmax attention, M = N, for one value column and for k = d (Garnelo and Czarnecki
+2023, Figure 5).
 
 Each cell times three jitted functions in turns (attention, Intention, attention, plain, ...), so that whatever else the
-machine does falls on all of them, and reports the median over turns of the ratio of neighbours. One column is the regression of
-the paper's experiments; with k = d and N = d, least squares has twice the products of attention, whatever the route. The grid has the
-widths of heads in use and contexts from a few points to thousands. Intention gains with N / d, where attention's N x N scores
-become a d x d system; its worst cases lie at N = d, where that system is as large as the scores and its factorisation, a third
-of the work, is a library call on one thread beside attention's products on all of them.
+machine does falls on all of them, and reports the median over turns of the ratio of neighbours. One column is the
+regression of the paper's experiments; with k = d and N = d, least squares has twice the products of attention, whatever
+the route. The grid has the widths of heads in use and contexts from a few points to thousands. Intention gains with N /
+d, where attention's N x N scores become a d x d system; its worst cases lie at N = d, where that system is as large as
+the scores and its factorisation, a third of the work, is a library call on one thread beside attention's products on
+all of them.
 
-`plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and solve. On
-CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set OPENBLAS_NUM_THREADS=1 for a steady `plain`.
+`plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and
+solve. On CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set
+OPENBLAS_NUM_THREADS=1 for a steady `plain`.
 """
 
 import functools

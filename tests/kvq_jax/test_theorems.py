@@ -19,8 +19,8 @@ from tests.kvq_jax.ops.reference import LABELS, softmax, values
 every_op = pytest.mark.parametrize("name", OPS)
 RNG = np.random.default_rng(0)
 N = 6
-# The ops that are not linear in the values: which constraints are active depends on them; labels are counted, and their classes have
-# means and priors; and a bias makes ls_svm, on 2 V - 1, affine.
+# The ops that are not linear in the values: which constraints are active depends on them; labels are counted, and their
+# classes have means and priors; and a bias makes ls_svm, on 2 V - 1, affine.
 NOT_AFFINE = {"constrained_intention"} | LABELS
 NOT_LINEAR = NOT_AFFINE | {"ls_svm"}
 JITTED = {name: jax.jit(op) for name, op in OPS.items()}  # for query, key, value [4, N, 3]: one program for each op
@@ -35,8 +35,9 @@ def close(a, b, tolerance=1e-4):
 
 @every_op
 def test_kvq_space(name):
-    """f(p K, p V, q Q) = q f(K, V, Q) for permutations p of the keys and q of the queries; so, of the op itself and without any
-    projection, self-attention is equivariant, A(X P) = A(X) P, and with a query that is fixed invariant, A_Q(X P) = A_Q(X)."""
+    """f(p K, p V, q Q) = q f(K, V, Q) for permutations p of the keys and q of the queries; so, of the op itself and
+    without any projection, self-attention is equivariant, A(X P) = A(X) P, and with a query that is fixed invariant,
+    A_Q(X P) = A_Q(X)."""
     query, key, value = (draw(N, 3, seed=seed) for seed in (1, 2, 3))
     p, q = RNG.permutation(N), RNG.permutation(N)
     value, same = values(name, value), values(name, key)
@@ -67,8 +68,8 @@ def convolve(x, kernel, padding):
 
 
 def test_convolutions_and_permutations():
-    """A 1 x 1 convolution is permutation-equivariant; a larger one is neither that nor invariant, but translation-equivariant:
-    exactly so with circular padding only."""
+    """A 1 x 1 convolution is permutation-equivariant; a larger one is neither that nor invariant, but
+    translation-equivariant: exactly so with circular padding only."""
     x, order = draw(4, 4, 3, seed=1), RNG.permutation(16)
 
     def permute(image):
@@ -111,9 +112,9 @@ def test_which_ops_are_linear_in_the_values(name):
 
 @pytest.mark.parametrize("name", [name for name in OPS if name not in NOT_AFFINE])
 def test_attention_alone_is_no_neural_process(name):
-    """Example 2. NP(K, V, Q) = e_o(Q, mean_i e_c(K_i, V_i)) with e_c = relu of the value and e_o = the mean: where all values are
-    1, 0 or -1 it is 1, 0 or 0, of second difference 1. Attention f(Q theta_1, K, V) theta_2 is affine in V, so that its second
-    difference is 0 whatever theta: it differs from this NP by at least 1/4 for one of the three."""
+    """Example 2. NP(K, V, Q) = e_o(Q, mean_i e_c(K_i, V_i)) with e_c = relu of the value and e_o = the mean: where all
+    values are 1, 0 or -1 it is 1, 0 or 0, of second difference 1. Attention f(Q theta_1, K, V) theta_2 is affine in V,
+    so that its second difference is 0 whatever theta: it differs from this NP by at least 1/4 for one of the three."""
     neural_process = np.array([1.0, 0.0, 0.0])
     theta_1, theta_2 = 3 * draw(N, 3, seed=1), draw(N, 3, seed=2)  # a query for each of N pairs of parameters
     value = np.array([1.0, 0.0, -1.0, 0.0], np.float32)[:, None, None] * np.ones((4, N, 3), np.float32)
@@ -124,11 +125,12 @@ def test_attention_alone_is_no_neural_process(name):
 
 
 def test_a_transformer_layer_is_a_neural_process():
-    """Example 2, for any two-layer e_c and e_o: one layer without norms computes e_o(Q, mean_i e_c([K_i; V_i])) exactly.
+    """Example 2, for any two-layer e_c and e_o: one layer without norms computes e_o(Q, mean_i e_c([K_i; V_i]))
+    exactly.
 
-    A token is [k or q; v; 0], and only context tokens are seen. Zero queries make the attention a mean, the embedding relu(e_X)
-    and the values together are e_c, W_o writes its mean where the tokens have their zeros (so the residual concatenates), and
-    e_O = e_o writes the prediction where a target has no value."""
+    A token is [k or q; v; 0], and only context tokens are seen. Zero queries make the attention a mean, the embedding
+    relu(e_X) and the values together are e_c, W_o writes its mean where the tokens have their zeros (so the residual
+    concatenates), and e_O = e_o writes the prediction where a target has no value."""
     dx, dy, width, hidden, dim = 2, 1, 4, 5, 7  # dim = dx + dy + width
     w1, b1, w2, b2 = (
         draw(dx + dy, hidden, seed=1),
@@ -160,8 +162,9 @@ def test_a_transformer_layer_is_a_neural_process():
 
 
 def test_attention_cannot_be_erf_attention_or_least_squares():
-    """With one key softmax attention is its value, whatever the key, and always within the range of the values. erf attention
-    depends on that key (example 1), and least squares, 1 / key, is not bounded (the theorem after example 2)."""
+    """With one key softmax attention is its value, whatever the key, and always within the range of the values. erf
+    attention depends on that key (example 1), and least squares, 1 / key, is not bounded (the theorem after example
+    2)."""
     keys = np.array([1.0, 0.1, 0.001], np.float32).reshape(3, 1, 1)
     one = np.ones((3, 1, 1), np.float32)
     close(OPS["softmax"](one, keys, one), one, 1e-6)

@@ -28,7 +28,11 @@ VARIABLES = start(model(), X, Y, Y)
 
 @pytest.mark.parametrize(
     "attention_fn",
-    [as_attention_fn(), as_attention_fn("softmax", scaling="none", scale=D**-0.5), as_attention_fn(OPS["softmax"])],
+    [
+        as_attention_fn(),
+        as_attention_fn(dict(name="softmax", scale=D**-0.5), scaling="none"),
+        as_attention_fn(OPS["softmax"]),
+    ],
 )
 @pytest.mark.parametrize(
     "mask",
@@ -93,15 +97,21 @@ def test_no_key_left_gives_zeros_and_low_precision_stays():
 
 def test_an_alpha_for_each_head():
     query, key = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4)
-    together = jax.jit(as_attention_fn("intention", alpha=np.array([0.1, 10.0], np.float32)))(query, key, key)
+    together = jax.jit(as_attention_fn(dict(name="intention", alpha=np.array([0.1, 10.0], np.float32))))(
+        query, key, key
+    )
     for head, alpha in enumerate((0.1, 10.0)):
-        alone = jax.jit(as_attention_fn("intention", alpha=alpha))(query, key, key)
+        alone = jax.jit(as_attention_fn(dict(name="intention", alpha=alpha)))(query, key, key)
         np.testing.assert_allclose(together[:, :, head], alone[:, :, head], rtol=1e-4, atol=1e-5)
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="unknown op 'atention'.*'intention'"):
         as_attention_fn("atention")
+    with pytest.raises(ValueError, match="unknown option of softmax 'scal': did you mean 'scale'"):
+        as_attention_fn(dict(name="softmax", scal=1.0))
+    with pytest.raises(ValueError, match="without alpha_kind"):
+        as_attention_fn(dict(name="intention", alpha_kind="softplus"))
     with pytest.raises(ValueError, match="unknown scaling"):
         as_attention_fn(scaling="heads")
     with pytest.raises(ValueError, match="dropout_rng"):

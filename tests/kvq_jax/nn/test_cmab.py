@@ -10,8 +10,7 @@ from flax import linen as nn
 
 from kvq_jax.nn.cmab import CMAB
 from kvq_jax.nn.perceiver import PerceiverAttention, PreNormAttention
-from kvq_jax.ops import OPS
-from kvq_jax.ops.streaming import STREAMS
+from kvq_jax.ops import OPERATORS, OPS
 from tests.kvq_jax.nn.drawing import count, draw, run, start
 
 HEADS, WIDTH = 2, 3
@@ -94,10 +93,11 @@ def test_parameters_are_the_published_ones():
     assert names["cross_ff"]["fn"].keys() == {"net_0", "net_2"}
 
 
-@pytest.mark.parametrize("op", STREAMS)
+@pytest.mark.parametrize("op", [name for name, row in OPERATORS.items() if row.stream])
 def test_cross_attention_in_parts(op):
-    """The only part of a block that sees the context: with its norms and projections, and a ridge that is learnt."""
-    build = functools.partial(PerceiverAttention, 6, HEADS, WIDTH, op, alpha_kind="sigmoid")
+    """The only part of a block that sees the context: with its norms and projections, and an alpha that is learnt."""
+    op = dict(name=op, alpha=0.5, alpha_kind="sigmoid") if OPERATORS[op].alpha else op
+    build = functools.partial(PerceiverAttention, 6, HEADS, WIDTH, op)
     module = PreNormAttention(build, cross=True)
     variables = start(module, LATENTS, CONTEXT)
     mask = np.random.default_rng(0).random((2, 7)) < 0.7
@@ -118,7 +118,7 @@ def test_cross_attention_in_parts(op):
 
 def test_in_parts_in_any_order_and_merged():
     # A ridge well above float32's rounding: the op itself must not amplify what the order of a sum changes.
-    block = CMAB(**SMALL, op="intention", cross_op="softmax", alpha_kind="fixed", alpha=0.1)
+    block = CMAB(**SMALL, op=dict(name="intention", alpha=0.1), cross_op="softmax")
     variables = start(block, LATENTS, CONTEXT)
     mask, order = np.random.default_rng(0).random((2, 7)) < 0.7, np.random.default_rng(1).permutation(7)
 
@@ -159,7 +159,7 @@ def test_no_context_at_all_is_a_state_too():
 
 
 def test_an_op_without_state_says_so():
-    assert "sigma_intention" in OPS and "sigma_intention" not in STREAMS
+    assert "sigma_intention" in OPS and OPERATORS["sigma_intention"].stream is None
     block = CMAB(**SMALL, op="sigma_intention")  # which may still work among latents, with another cross_op
     variables = start(block, LATENTS, CONTEXT)
     with pytest.raises(ValueError, match="sigma_intention has no streaming state: expected one of softmax"):

@@ -10,7 +10,6 @@ import pytest
 from flax import linen as nn
 
 from kvq_jax.nn.cmab import CMAB
-from kvq_jax.nn.heads import find_op
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
 from kvq_jax.nn.multihead import MultiHead
 from kvq_jax.nn.np_former import NPFormerLayer
@@ -41,7 +40,7 @@ def on_fixed(module, x, mask):
 
 
 BLOCKS = {
-    "multi_head": Block(lambda op: MultiHead(2, 3, find_op(op)), lambda m, x, mask: m(x, x, x, mask=mask), True),
+    "multi_head": Block(lambda op: MultiHead(2, 3, op), lambda m, x, mask: m(x, x, x, mask=mask), True),
     "mab": Block(lambda op: MAB(D, 2, op), on_fixed, False),
     "sab": Block(lambda op: SAB(D, 2, op), on_set, True),
     "isab": Block(lambda op: ISAB(D, 2, op, num_inducing=3, **PAPER), on_set, True),
@@ -53,8 +52,8 @@ BLOCKS = {
     "learnable_query": Block(lambda op: LearnableQueryAttention(3, 2, 3, op), on_set, False),
     "cmab": Block(lambda op: CMAB(2, D, 2, 3, 5, "softmax", op), on_fixed, False),
 }
-# Every op in one block, softmax in every block, and two blocks that solve; the NP-Former has no op to choose. Blocks project values to
-# real numbers, which are no labels.
+# Every op in one block, softmax in every block, and two blocks that solve; the NP-Former has no op to choose. Blocks
+# project values to real numbers, which are no labels.
 CASES = [
     *(("learnable_query", op) for op in OPS if op not in LABELS),
     *((name, "softmax") for name in BLOCKS if name != "learnable_query"),

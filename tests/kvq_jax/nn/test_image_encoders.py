@@ -107,7 +107,7 @@ def test_running_statistics_follow_the_training_and_then_stand_still():
 
 
 def test_unknown_statistics():
-    with pytest.raises(ValueError, match="Did you mean 'running'"):
+    with pytest.raises(ValueError, match="did you mean 'running'"):
         BatchNorm("runing").init(jax.random.key(0), images(1, 4, 4), True)
 
 

@@ -34,9 +34,9 @@ def test_heads_and_output_layer():
 
 
 def test_masks_and_nothing_left():
-    module = LearnableQueryAttention(3, 2, 4, op="intention", alpha_kind="softplus")
+    module = LearnableQueryAttention(3, 2, 4, op=dict(name="intention", alpha_kind="softplus"))
     variables = start(module, X)
-    assert variables["params"]["ridge"]["alpha"]["theta"].shape == (2,)
+    assert variables["params"]["mixer"]["alpha"]["theta"].shape == (2,)
     mask = np.array([[1, 0, 1, 1, 0], [0] * 5], bool)
     output = run(module, variables, X, mask=mask)
     np.testing.assert_allclose(output[0], run(module, variables, X[0, [0, 2, 3]]), rtol=1e-3, atol=1e-4)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from kvq_jax.nn import BIAS_INITS, KERNEL_INITS, MLP, Linear, choose, fourier_features
+from kvq_jax.names import choose
+from kvq_jax.nn import BIAS_INITS, KERNEL_INITS, MLP, Linear, fourier_features
 from kvq_jax.nn.mlp import fan_in_uniform
 
 KEY = jax.random.key(0)
@@ -88,7 +89,7 @@ def test_computes_in_the_dtype_of_the_parameters():
 
 
 def test_unknown_names_list_the_known():
-    with pytest.raises(ValueError, match="bias_init 'zero'.*'zeros'.*Known: zeros, fan_in_uniform, normal"):
+    with pytest.raises(ValueError, match="bias_init 'zero'.*'zeros'.*known: zeros, fan_in_uniform, normal"):
         MLP((2,), bias_init="zero").init(KEY, jnp.zeros((1, 1)))
     with pytest.raises(ValueError, match="unknown kernel_init"):
         MLP((2,), kernel_init="lecun").init(KEY, jnp.zeros((1, 1)))

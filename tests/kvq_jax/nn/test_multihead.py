@@ -1,6 +1,5 @@
 """MultiHead: against Flax's attention and against a loop over heads; masks, leading dimensions, every op."""
 
-import inspect
 import math
 
 import jax
@@ -10,7 +9,7 @@ import pytest
 from flax import linen as nn
 
 from kvq_jax.nn import MultiHead
-from kvq_jax.ops import OPS
+from kvq_jax.ops import OPERATORS, OPS
 from tests.kvq_jax.ops.reference import LABELS
 
 KEY = jax.random.key(0)
@@ -28,12 +27,13 @@ def sets(*leading):
 
 
 def options_of(op):
-    return {"alpha": 0.1} if "alpha" in inspect.signature(OPS[op]).parameters else {}
+    return {"alpha": 0.1} if OPERATORS[op].alpha else {}
 
 
 def build(op="softmax", **fields):
-    model = MultiHead(H, D, OPS[op], **{"out_features": 9, "bias_init": "normal", **fields})
-    return model, model.init(KEY, *sets(), **options_of(op))
+    op = dict(name=op, **options_of(op)) if isinstance(op, str) else op
+    model = MultiHead(H, D, op, **{"out_features": 9, "bias_init": "normal", **fields})
+    return model, model.init(KEY, *sets())
 
 
 def test_equals_flax_attention_with_the_same_parameters():
@@ -66,7 +66,7 @@ def test_is_a_loop_over_heads(op, scaling, scale):
         )
         outputs.append(OPS[op](scale * q, k, v, mask=mask, **options_of(op)))
     expected = jnp.concatenate(outputs, axis=-1) @ params["out"]["kernel"] + params["out"]["bias"]
-    actual = model.apply(variables, query, key, value, mask=mask, **options_of(op))
+    actual = model.apply(variables, query, key, value, mask=mask)
     np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-4)
 
 
@@ -75,10 +75,10 @@ def test_leading_dimensions_are_a_loop(op):
     model, variables = build(op)
     query, key, value = sets(2, 3)
     mask = jax.random.bernoulli(KEY, 0.6, (2, 3, N))
-    batched = jax.jit(model.apply)(variables, query, key, value, mask=mask, **options_of(op))
+    batched = jax.jit(model.apply)(variables, query, key, value, mask=mask)
     assert batched.shape == (2, 3, M, 9)
     for index in np.ndindex(2, 3):
-        alone = model.apply(variables, query[index], key[index], value[index], mask=mask[index], **options_of(op))
+        alone = model.apply(variables, query[index], key[index], value[index], mask=mask[index])
         np.testing.assert_allclose(batched[index], alone, rtol=2e-4, atol=2e-4)
 
 
@@ -88,8 +88,8 @@ def test_masked_is_absent_and_order_does_not_matter(op):
     query, key, value = sets()
     mask = jnp.array([True, False, True, True, False, True, False])
     kept = np.flatnonzero(mask)[::-1]
-    masked = model.apply(variables, query, key, value, mask=mask, **options_of(op))
-    deleted = model.apply(variables, query, key[kept], value[kept], **options_of(op))
+    masked = model.apply(variables, query, key, value, mask=mask)
+    deleted = model.apply(variables, query, key[kept], value[kept])
     np.testing.assert_allclose(masked, deleted, rtol=2e-4, atol=2e-4)
 
 
@@ -107,7 +107,7 @@ def test_a_mask_for_each_query(op):
 @every_op
 def test_no_key_left_gives_the_last_bias(op):
     model, variables = build(op)
-    output = model.apply(variables, *sets(), mask=jnp.zeros(N, bool), **options_of(op))
+    output = model.apply(variables, *sets(), mask=jnp.zeros(N, bool))
     np.testing.assert_allclose(output, jnp.broadcast_to(variables["params"]["out"]["bias"], (M, 9)), atol=1e-6)
 
 
@@ -117,18 +117,19 @@ def test_gradients_are_finite_also_with_nothing_left(op):
     mask = jnp.zeros((2, N), bool).at[0, :3].set(True)
 
     def loss(variables):
-        return jnp.sum(jnp.square(model.apply(variables, *sets(2), mask=mask, **options_of(op))))
+        return jnp.sum(jnp.square(model.apply(variables, *sets(2), mask=mask)))
 
     gradients = jax.tree.leaves(jax.grad(loss)(variables))
     assert all(bool(jnp.isfinite(x).all()) for x in gradients)
 
 
 def test_an_alpha_for_each_head():
-    model, variables = build("intention", use_output=False, out_features=None)
     alphas = jnp.array([0.1, 1.0, 10.0])
-    together = model.apply(variables, *sets(2), alpha=alphas)
+    fields = dict(use_output=False, out_features=None)
+    model, variables = build(dict(name="intention", alpha=alphas), **fields)
+    together = model.apply(variables, *sets(2))
     for head, alpha in enumerate(alphas):
-        alone = model.apply(variables, *sets(2), alpha=float(alpha))
+        alone = build(dict(name="intention", alpha=float(alpha)), **fields)[0].apply(variables, *sets(2))
         columns = slice(head * D, (head + 1) * D)
         np.testing.assert_allclose(together[..., columns], alone[..., columns], rtol=1e-4, atol=1e-5)
 

@@ -138,13 +138,13 @@ def test_no_element_left_leaves_what_comes_from_the_queries():
     np.testing.assert_allclose(run(block, variables, x, y, mask=np.zeros(5, bool)), expected, atol=1e-5)
 
 
-def test_any_op_with_a_ridge_for_each_head():
+def test_any_op_with_an_alpha_for_each_head():
     x = draw(5, DIM, seed=1)
-    block = SAB(DIM, HEADS, op="intention", alpha_kind="softplus", alpha=0.1)
+    block = SAB(DIM, HEADS, op=dict(name="intention", alpha=0.1, alpha_kind="softplus"))
     variables = start(block, x)
-    variables["params"]["mab"]["ridge"]["alpha"]["theta"] = np.log(np.expm1([0.1, 0.1])).astype(np.float32)
-    fixed = SAB(DIM, HEADS, op="intention", alpha_kind="fixed", alpha=0.1)
-    params = {"mab": {k: v for k, v in variables["params"]["mab"].items() if k != "ridge"}}
+    variables["params"]["mab"]["mixer"]["alpha"]["theta"] = np.log(np.expm1([0.1, 0.1])).astype(np.float32)
+    fixed = SAB(DIM, HEADS, op=dict(name="intention", alpha=0.1))
+    params = {"mab": {k: v for k, v in variables["params"]["mab"].items() if k != "mixer"}}
     np.testing.assert_allclose(run(block, variables, x), run(fixed, {"params": params}, x), atol=1e-5)
 
 

@@ -40,7 +40,7 @@ def heads_block(name, params, x):
         if "informer" not in name:
             outputs.append(REFERENCES["softmax" if name == "transformer" else "linear"](q, k, v))
             continue
-        alpha = 1 / (1 + np.exp(-np.asarray(params["ridge"]["alpha"]["theta"], np.float64)[head]))
+        alpha = 1 / (1 + np.exp(-np.asarray(params["heads"]["mixer"]["alpha"]["theta"], np.float64)[head]))
         inverse = np.linalg.inv((1 - alpha) * k @ k.T + alpha * np.eye(N))
         outputs.append(softmax(q @ k.T @ inverse) @ v if name == "sigma_informer" else q @ k.T @ inverse @ v)
         primal = (
@@ -101,13 +101,14 @@ def test_sizes_of_appendix_8(name):
 
 def test_informers_start_at_alpha_one_half():
     shapes = jax.eval_shape(lambda: build("informer").init(jax.random.key(0), draw(N, D)))
-    assert shapes["params"]["ridge"]["alpha"]["theta"].shape == (HEADS,)
+    assert shapes["params"]["heads"]["mixer"]["alpha"]["theta"].shape == (HEADS,)
     # sigmoid(0) = 0.5 for every head: the fixed ridge of one half.
     layer, x = build("informer"), draw(N, D, seed=1)
     variables = start(layer, x)
-    variables["params"]["ridge"]["alpha"]["theta"] = np.zeros(HEADS, np.float32)
+    variables["params"]["heads"]["mixer"]["alpha"]["theta"] = np.zeros(HEADS, np.float32)
     fixed = TransformerLayer(op="informer", scaling="none", **SMALL)
-    params = {key: value for key, value in variables["params"].items() if key != "ridge"}
+    heads = {key: value for key, value in variables["params"]["heads"].items() if key != "mixer"}
+    params = variables["params"] | {"heads": heads}
     np.testing.assert_allclose(run(layer, variables, x), run(fixed, {"params": params}, x), rtol=1e-5, atol=1e-5)
 
 
@@ -147,7 +148,8 @@ def test_stack_projects_and_drops_inputs():
         hidden = run(build("transformer"), {"params": variables["params"][f"layer_{index}"]}, hidden)
     np.testing.assert_allclose(run(model, variables, x), hidden, rtol=1e-4, atol=1e-5)
 
-    # With no layers, the average over draws of what is dropped is what comes without dropout, and no draw is equal to it.
+    # With no layers, the average over draws of what is dropped is what comes without dropout, and no draw is equal to
+    # it.
     model = Former("transformer", num_layers=0, features=D, input_dropout=0.5)
     variables = {"params": {"input": variables["params"]["input"]}}
     keys = jax.random.split(jax.random.key(0), 1000)

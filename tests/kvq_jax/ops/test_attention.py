@@ -56,8 +56,8 @@ LIBRARY = functools.partial(softmax_attention, implementation="xla")
 @pytest.mark.parametrize("scale", [0.3, (3,), (2, 1)])
 @pytest.mark.parametrize("mask", MASKS)
 def test_softmax_by_the_library_is_ours(mask, scale):
-    """Values and gradients; under a mask of pairs the first query has no key left, under one of keys the last set has none. Float32,
-    since CPUs do not have the algorithms that the library asks for in half precision."""
+    """Values and gradients; under a mask of pairs the first query has no key left, under one of keys the last set has
+    none. Float32, since CPUs do not have the algorithms that the library asks for in half precision."""
     arrays = draw(*SHAPES)
     scale = scale if isinstance(scale, float) else draw(scale)[0]
     if MASKS[mask] is not None:

@@ -15,8 +15,10 @@ from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]  # M, N, d, k: N > d, N < d, all one, N = d
 every_op = pytest.mark.parametrize("name", OPS)
 # The only exceptions to the laws below, each with its reason.
-#   Labels have no derivative from differences, which would make them fractions of a key and some of them negative, and a class that a
-#   mask empties scores -inf; tests/kvq_jax/ops/test_discriminants.py has the derivatives by keys, queries, sample weights and alpha.
+# Labels have no derivative from differences, which would make them fractions of a key and some of them negative, and a
+# class that a
+# mask empties scores -inf; tests/kvq_jax/ops/test_discriminants.py has the derivatives by keys, queries, sample weights
+# and alpha.
 NOT_DIFFERENTIATED = LABELS
 few = settings(max_examples=10, deadline=None, derandomize=True)
 shape_and_seed = given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 2**16))
@@ -62,8 +64,8 @@ def test_float32_error(name, shape, seed):
     out = np.asarray(JITTED[name](q, k, v))
     finite = np.isfinite(expected)
     close(out[~finite], expected[~finite])
-    # The error of a regularised solve grows with the condition number of the system, whichever route it takes. The jitter of
-    # Nystroem features is 10 N eps, and counts twice: in the queries and in the keys.
+    # The error of a regularised solve grows with the condition number of the system, whichever route it takes. The
+    # jitter of Nystroem features is 10 N eps, and counts twice: in the queries and in the keys.
     rounding = 20 * (1 + len(k) * (name == "nystroem_intention")) * np.finfo(np.float32).eps
     bound = rounding * condition(name, np.asarray(k, np.float64)) * (1 + np.abs(expected[finite]).max())
     assert np.abs(out[finite] - expected[finite]).max() <= bound
