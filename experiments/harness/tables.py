@@ -149,6 +149,15 @@ class Table:
         return text.getvalue()
 
 
+def of_metrics(title: str, metrics: Mapping[str, Mapping[str, Any]], caption: str) -> Table:
+    """Every metric under its name: the mean, with its standard error if n is above 1, and the median."""
+    rows = [
+        (name, [measured(summary if summary["n"] > 1 else summary | {"sem": None}), median(summary)])
+        for name, summary in metrics.items()
+    ]
+    return Table(title, ["metric", "mean", "median"], rows, caption)
+
+
 FORMATS = {"md": Table.markdown, "tex": Table.latex, "csv": Table.csv}
 
 

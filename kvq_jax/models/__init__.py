@@ -100,7 +100,7 @@ CLASSIFIERS = {
     "intention": Model(IntentionClassifier, "Intention", "few_shot"),
     "attention": Model(AttentionClassifier, "Attention", "few_shot"),
     "neural_process": Model(NeuralProcessClassifier, "Neural Process", "few_shot"),
-    "prototypes": Model(PrototypeClassifier, "Prototypes", "few_shot"),
+    "prototypes": Model(PrototypeClassifier, "Prototypical networks", "few_shot"),
     "maml": Model(MAMLClassifier, "MAML", "few_shot"),
 }
 

@@ -41,16 +41,7 @@ class RawPixelsPCA:
     dimension: int
 
     def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
-        """Features of all images, and facts for result.json.
-
-        Args:
-          data: the data set.
-          train: indices of its training images.
-          data_dir: not used.
-
-        Returns:
-          features [n, dimension], facts.
-        """
+        """Data, indices of its training images -> features [n, dimension] of all images, facts for result.json."""
         from sklearn.decomposition import PCA  # a second: only where it is used
 
         pixels = _pooled(data, "image")

@@ -23,13 +23,13 @@ def _row(model: str, covariance: str = "ls_svm", kernel: str = "linear", op: str
 
 INTENTION, KERNEL = _row("intention"), _row("intention", kernel="gaussian")
 WITHIN_CLASS = _row("intention", covariance="within_class")
-# Rows in the order of tables -> their names.
-ROWS = {
-    _row("attention"): "Attention",
-    _row("neural_process"): "Neural Process",
-    _row("maml"): "MAML",
+# Rows in the order of tables, and names that are not those of models and axes.
+ORDER = (
+    *map(_row, ("attention", "neural_process", "maml", SECOND_ORDER, "prototypes")),
+    *(WITHIN_CLASS, INTENTION, KERNEL),
+)
+NAMES = {
     _row(SECOND_ORDER): "MAML, second order",
-    _row("prototypes"): "Prototypical networks",
     WITHIN_CLASS: "Intention, within-class scatter (the paper's QDA)",
     INTENTION: "Intention",
     KERNEL: "Intention, Gaussian kernel",
@@ -63,9 +63,9 @@ def row_of(result: Result) -> Row:
 
 
 def row_name(row: Row) -> str:
-    """The name in ROWS; that of any other row is its model's, with the axes that have other values than usual."""
-    if row in ROWS:
-        return ROWS[row]
+    """The name in NAMES, else that of the model, with the axes that have other values than usual."""
+    if row in NAMES:
+        return NAMES[row]
     model, covariance, kernel, op = row
     name = CLASSIFIERS[model].label if model in CLASSIFIERS else model
     own = {"covariance": covariance} if model == "intention" else {}
@@ -118,7 +118,7 @@ def _table(number: str, results: Sequence[Result]) -> Table | None:
     """'table1' or 'table2' from all results; None where there are none of its own."""
     own = [result for result in results if result.name == EXPERIMENT and result.axes["latent"] == "base"]
     by_row = {row: result for (row, _), result in chosen(own, ENCODERS[number]).items()}
-    rows = [row for row in ROWS if row in PAPER[number] or row in by_row]
+    rows = [row for row in ORDER if row in PAPER[number] or row in by_row]
     rows += [row for row in by_row if row not in rows]
     return _accuracies(by_row, rows, PAPER[number], _NOTES[number]) if by_row else None
 

@@ -10,35 +10,40 @@ from matplotlib.figure import Figure
 
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result
-from experiments.intention.untrained.tables import EXPERIMENT, FORMS, SETTINGS, chosen, name_of, op_names
+from experiments.harness.results import Result, comparable
 
+EXPERIMENT = "intention/untrained"
 CONFIGS = (EXPERIMENT,)
+# Operator -> the paper's name.
+_OPS = {"softmax": "Attention", "linear": "Linear attention", "intention": "Intention", "sigma_intention": "σIntention"}
+# Form of Intention whose time is measured -> its name.
+_FORMS = {"inverse": "explicit inverse, as the paper writes it", "intention": "Cholesky, route by cost (ours)"}
 
 Drawn = tuple[Figure, list[str], list[tuple]]  # the picture, and the columns and rows of its numbers
 
 
 def figure4(result: Result) -> Drawn:
     """Untrained operators on linear regression in the plane: maps of predictions; predictions against the truth."""
-    arrays, ops = result.examples, op_names(result)
+    arrays = result.examples
+    ops = {op: _OPS.get(op, op) for _, op, _ in (metric.split("/") for metric in result.metrics)}
     figure, axes = drawing.new_figure(4, 1 + len(ops), width=2.1, height=2.0)
     rows = []
-    for row, setting in enumerate(SETTINGS):
-        query, key, value, target = (arrays[f"{setting}/{name}"] for name in ("query", "key", "value", "target"))
+    for row, setting in enumerate(("interpolation", "extrapolation")):
+        query, key, value, target = (arrays[f"{setting}/{array}"] for array in ("query", "key", "value", "target"))
         maps, correlations = axes[2 * row], axes[2 * row + 1]
         maps[0].scatter(*key.T, c=value[:, 0], cmap="coolwarm", s=6)
         maps[0].set_title(f"context of {len(key)}\n{setting}", fontsize=8.5)
         correlations[0].scatter(*query.T, c=target[:, 0], cmap="coolwarm", s=6)
         correlations[0].set_title("truth at the queries", fontsize=8.5)
-        for column, op in enumerate(ops, 1):
+        for column, (op, name) in enumerate(ops.items(), 1):
             prediction, r = arrays[f"{setting}/{op}/prediction"], arrays[f"{setting}/{op}/r"]
             maps[column].scatter(*query.T, c=prediction[:, 0], cmap="coolwarm", s=6)
-            maps[column].set_title(name_of(op), fontsize=8.5)
+            maps[column].set_title(name, fontsize=8.5)
             correlations[column].plot(target, prediction, ".", color=drawing.RED, markersize=2.5)
             correlation = np.corrcoef(prediction.ravel(), target.ravel())[0, 1]
             correlations[column].set_title(f"r = {correlation:.3f}", fontsize=8.5)
             correlations[column].set_xlabel("truth", fontsize=8)
-            rows.append((name_of(op), setting, float(r.mean()), float(r.min()), len(r)))
+            rows.append((name, setting, float(r.mean()), float(r.min()), len(r)))
         correlations[1].set_ylabel("prediction", fontsize=8)
     for axis in itertools.chain.from_iterable(axes):
         axis.tick_params(labelsize=6)
@@ -47,14 +52,14 @@ def figure4(result: Result) -> Drawn:
 
 def figure5(result: Result) -> Drawn:
     """How many times as long Intention takes as attention, over sizes and repeats: the paper's form beside ours."""
-    sizes, slowdowns = result.examples["sizes"], {form: result.examples[f"{form}/slowdown"] for form in FORMS}
+    sizes, slowdowns = result.examples["sizes"], {form: result.examples[f"{form}/slowdown"] for form in _FORMS}
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.0, height=3.4)
     bins, rows = np.geomspace(0.1, 30, 60), []
     for (form, slowdown), colour in zip(slowdowns.items(), (drawing.GREY, drawing.RED)):
-        label = f"{FORMS[form]}: median {np.median(slowdown):.2f}"
+        label = f"{_FORMS[form]}: median {np.median(slowdown):.2f}"
         axis.hist(np.clip(slowdown.ravel(), bins[0], bins[-1]), bins, color=colour, alpha=0.6, label=label)
         rows += [
-            (FORMS[form], int(n), int(d), float(median), slowdown.shape[-1])
+            (_FORMS[form], int(n), int(d), float(median), slowdown.shape[-1])
             for (n, d), median in zip(itertools.product(sizes, sizes), np.median(slowdown, -1).ravel())
         ]
     axis.axvline(1, color=drawing.INK, linewidth=0.8)
@@ -99,10 +104,11 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _of_all(number: str, results: Sequence[Result], folder: Path) -> Path:
-    result = chosen(results, number)
-    if result is None:
+    own = [result for result in results if result.name == EXPERIMENT and result.axes["figure"] == number]
+    found = comparable(own, EXPERIMENT, lambda result: number)
+    if not found:
         raise UserError(f"Figure {number} needs a result of {EXPERIMENT} with figure={number}; there is none")
-    return _save(result, folder, f"figure{number}")
+    return _save(found[number], folder, f"figure{number}")
 
 
 def _save(result: Result, folder: Path, name: str) -> Path:

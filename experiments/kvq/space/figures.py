@@ -6,8 +6,8 @@ from pathlib import Path
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
-from experiments.kvq.space.tables import EXPERIMENT, op_names
 
+EXPERIMENT = "kvq/space"
 CONFIGS = (EXPERIMENT,)
 _COLUMNS = 6
 
@@ -28,7 +28,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 
 def _draw(result: Result, folder: Path, name: str) -> Path:
     """A panel for each operator. Squares are the context as labels, which some operators take, at -1 and 1."""
-    arrays, ops = result.examples, op_names(result)
+    arrays, ops = result.examples, [metric.split("/")[0] for metric in result.metrics]
     figure, axes = drawing.new_figure(
         -(-len(ops) // _COLUMNS), _COLUMNS, width=2.5, height=2.0, sharex=True, sharey=True
     )

@@ -12,7 +12,7 @@ from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch
 from experiments.harness.results import Result
-from experiments.intention.untrained import experiment, figures, tables
+from experiments.intention.untrained import experiment, tables
 from kvq_jax.ops import intention
 
 
@@ -39,11 +39,12 @@ def test_a_run_fills_its_figure_and_its_table(run, tmp_path):
 
 
 def test_a_figure_takes_the_most_serious_preset(run, tmp_path):
+    number, device = run.axes["figure"], "of the paper"
     axes = run.axes | {"preset": "paper"}
-    paper = Result(run.folder, run.content | {"axes": axes, "config_hash": "other"})
-    assert tables.chosen([run, paper], run.axes["figure"]) is paper
-    assert tables.chosen([], run.axes["figure"]) is None
-    assert set(figures.FIGURES) == {f"intention/figure{number}" for number in (4, 5, 15)}
+    paper = Result(run.folder, run.content | {"axes": axes, "device": device})
+    draw = catalogue.find("figures", f"intention/figure{number}")
+    same = draw([run, paper], tmp_path / "both").read_bytes() == draw([paper], tmp_path / "paper").read_bytes()
+    assert same and (number != "5" or draw([run], tmp_path).read_bytes() != draw([paper], tmp_path).read_bytes())
 
 
 def measured(figure, **changes):
@@ -72,7 +73,7 @@ def test_the_papers_form_of_intention_is_intention(n, d):
 def test_slowdowns_are_those_of_every_size():
     metrics, examples, _ = measured(5)
     sizes, repeats = len(examples["sizes"]), 2
-    for form in tables.FORMS:
+    for form in ("inverse", "intention"):
         assert examples[f"{form}/slowdown"].shape == (sizes, sizes, repeats)
         assert metrics[f"{form}/slowdown"]["n"] == sizes**2 * repeats
 
