@@ -5,8 +5,8 @@ from the tensors. Fields that shapes cannot tell take the published default and 
 them, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus --set std_floor=0.05 where deviations
 are bounded (EMNIST).
 
-    python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR         # evaluates them
-    model, variables = experiments.harness.weights.load_model("DIR", MODELS)                  # in Python
+    python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR     # evaluates them
+    model, variables = experiments.harness.weights.load_model("DIR", kvq_jax.models.MODELS)         # in Python
 """
 
 import sys

@@ -46,7 +46,7 @@ def _list(argv: list[str]) -> None:
     if _METRIC.value:
         _check_metric(_METRIC.value, {name for result in found for name in result.metrics})
     rows = [(result.name, _cells(result)) for result in sorted(found, key=key)]
-    show(Table(f"{len(rows)} results", _COLUMNS, rows, ""))
+    show(Table("Results", _COLUMNS, rows, ""))
 
 
 def _cells(result: Result) -> list:

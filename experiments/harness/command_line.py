@@ -96,8 +96,8 @@ def _print_help(module: ModuleType, argv: list[str]) -> None:
     if own:
         print("\nFlags:")
     for flag in own:
-        default = "" if flag.default is None else f" (default: {flag.default_as_str.strip(chr(39))})"
-        print(f"  --{flag.name}: {flag.help}{default}")
+        default = f" (default: {flag.default_as_str[1:-1]})" if flag.default not in (None, "", []) else ""
+        print(f"  --{flag.name}: {flag.help.splitlines()[0].rstrip(';')}{default}")
     if _config_argument(argv) is None:
         return
     parse_flags(argv)

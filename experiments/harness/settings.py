@@ -92,8 +92,8 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         return float(value)
     if hint in (int, float, str, bool) and type(value) is not hint:
         raise ConfigError(f"{where}: expected {hint.__name__}, got {value!r}")
-    absent = value is None and type(None) in typing.get_args(hint)
-    if _is_name_or_section(hint) and not absent and not isinstance(value, (str, Mapping)):
+    kinds = {typing.get_origin(kind) or kind for kind in typing.get_args(hint)}
+    if {str, Mapping} <= kinds and not isinstance(value, tuple({str, Mapping, type(None)} & kinds)):
         raise ConfigError(f"{where}: expected a name, or a section with a name and options, got {value!r}")
     return value
 
@@ -103,9 +103,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, (Mapping, ConfigDict)):
         return FrozenDict({key: _frozen(entry) for key, entry in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _is_name_or_section(hint: Any) -> bool:
-    """Whether a field is annotated `str | Mapping | ...`, as the operator of a block is."""
-    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint)]
-    return str in kinds and Mapping in kinds

@@ -1,7 +1,7 @@
 """Parameters in a folder of their own, with the config section of their model: what `scripts.import_weights` writes.
 
-model, variables = weights.load_model("DIR", MODELS)
-python -m experiments.run --config ... --weights DIR          # evaluates them in place of a training
+model, variables = weights.load_model("DIR", kvq_jax.models.MODELS)
+python -m experiments.run --config ... --weights DIR                  # evaluates them in place of a training
 """
 
 import dataclasses

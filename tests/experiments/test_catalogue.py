@@ -45,7 +45,7 @@ def test_a_run_is_shown_by_its_name_then_by_its_experiment_then_by_the_default(m
         ("paper/any", "paper.none", "default"),
     ):
         told = shown(monkeypatch, name, experiment, **modules)
-        assert f"{expected}:1" in told.replace("\n", "") and f"figure out/{expected}.png" in told
+        assert f"{expected}:1" in "".join(told.split()) and f"figure out/{expected}.png" in told
 
 
 def test_two_modules_cannot_define_one_name(monkeypatch):

@@ -14,6 +14,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from experiments.harness import weights
+from experiments.harness.provenance import code_digest
 
 ROOT = Path(__file__).parents[2]
 TINY = "--config=configs/intention/sine.py:model=neural_process,preset=tiny"
@@ -60,6 +61,38 @@ def test_a_run_leaves_what_it_promises(finished):
     assert [row["step"] for row in rows] == [10, 20, 30, 40]
     assert ["validation_loss" in row for row in rows] == [False, True, False, True]
     assert json.loads((finished / "config.json").read_text()) == result["config"]
+
+
+def test_a_result_tells_its_overrides_and_its_code(finished):
+    result = json.loads((finished / "result.json").read_text())
+    assert result["overrides"] == {"evaluation.counts": [1, 5], "evaluation.example_counts": [1, 5]}
+    assert result["code"] == code_digest("regression") and result["config"]["experiment"] == "regression"
+
+
+def test_show_prints_the_config_and_runs_nothing(finished, tmp_path):
+    workdir = ("--workdir", str(tmp_path / "run"))
+    done = run(TINY, *FAST, "--show", *workdir)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((finished / "result.json").read_text())
+    lines = done.stdout.splitlines()
+    assert lines[-1] == f"hash: {result['config_hash']}" and "  counts: (1, 5)" in lines and "  steps: 40" in lines
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_lists_every_knob_of_a_config(finished):
+    done = run(TINY, *FAST, "--help")
+    assert done.returncode == 0 and not done.stderr
+    assert all(piece in done.stdout for piece in ("python -m experiments.run", "--restart: ", "Sine curves"))
+    knobs = [line.split(" = ")[0].strip() for line in done.stdout.splitlines() if " = " in line]
+
+    def keys(section, where=""):
+        for key, value in section.items():
+            yield from keys(value, f"{where}{key}.") if isinstance(value, dict) else [f"{where}{key}"]
+
+    config = json.loads((finished / "config.json").read_text())
+    assert set(keys(config)) <= set(knobs) and "  train.steps = 40" in done.stdout.splitlines()
+    assert "unknown model 'atention'" in run(f"--config={SINE}:model=atention", "--help").stderr
+    assert run("--help").returncode == 0
 
 
 def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):

@@ -1,5 +1,7 @@
 """Benchmarks on small sizes: what they return, not what they measure, except the accuracy, which depends on no load."""
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,7 +66,7 @@ def test_a_line_says_what_was_measured(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "file, arg, shapes",
     [
-        (pixels, "source=archive", {"context_x": (264, 2), "target_y": (784, 1)}),
+        (pixels, "source=archive", {"context.x": (264, 2), "target.y": (784, 1)}),
         (few_shot_classification, "source=mini_imagenet", {"context_image": (25, 28, 28, 3), "target_label": (75, 5)}),
         (anomaly, "source=archive,preset=paper", {"feature": (10, 512)}),
         (anomaly, "source=archive", {"feature": (10, 128)}),
@@ -73,7 +75,7 @@ def test_a_line_says_what_was_measured(capsys, monkeypatch):
 def test_noise_has_the_shapes_of_the_data(file, arg, shapes):
     made = experiments.on_noise(file.get_config(arg))
     task = jax.eval_shape(made.sample, jax.random.key(0), made.data["train"])
-    assert {name: getattr(task, name).shape for name in shapes} == shapes
+    assert {name: operator.attrgetter(name)(task).shape for name in shapes} == shapes
 
 
 @pytest.mark.parametrize("function, least, most", [(lambda x: x @ x, 0, 0.2), (jnp.sin, 1, 1)])

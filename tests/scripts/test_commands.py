@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import catalogue, sweep
+from experiments import catalogue
 from experiments.harness.errors import Diverged, UserError
+from scripts import sweep
 from tests.scripts.command import ROOT, run
 
 SWEEP = (
@@ -100,6 +101,67 @@ def test_tables_show_what_is_missing_and_never_mix_presets(runs, tmp_path):
     quick.write_text(json.dumps(content))
     mixed = run("tables", "--table", "intention/figure7_sine", "--results", f"{runs},{tmp_path / 'mixed'}")
     assert "Preset quick" in mixed and "| Intention, trained | missing |" in mixed
+
+
+def test_axes_on_the_command_line_choose_cells(tmp_path):
+    sine, folder = "--config=configs/intention/sine.py", ("--workdir", tmp_path / "runs", "--dry_run")
+    told = run("sweep", f"{sine}:model=maml,preset=tiny", *folder).splitlines()
+    assert len(told) == 1 and told[0].startswith("run: configs/intention/sine.py:model=maml,preset=tiny -> ")
+    scaling = "--config=configs/intention/scaling.py"
+    both = run("sweep", f"{scaling}:model=intention,size=32,preset=paper", *folder)
+    sizes = run("sweep", f"{scaling}:size=32,preset=paper", *folder)
+    count = both.count("run: ")
+    assert 1 < count == both.count("model=intention,size=32,preset=paper,dimension=") and sizes.count("run: ") > count
+    assert "no cell of sweep()" in run("sweep", "--config=configs/intention/anomaly.py:layers=3", *folder, code=2)
+
+
+def test_runs_lists_what_there_is(runs, tmp_path):
+    listed = list(csv.DictReader(run("runs", "--results", runs, "--format", "csv").splitlines()))
+    assert [row["name"] for row in listed] == ["intention/pixels"] + ["intention/sine"] * 4
+    assert {row["overrides"] for row in listed[1:]} == {"evaluation.counts=[1, 5, 9] train.steps=20"}
+    assert {(row["preset"], row["steps"], row["metric"]) for row in listed[1:]} == {("tiny", "20", "trained/mse@1")}
+    assert not any("older code" in row["code"] for row in listed)
+    by_metric = run(
+        *("runs", "--results", runs, "--name", "sine", "--format", "csv"),
+        *("--metric", "trained/mse@9", "--sort", "metric"),
+    )
+    means = [float(row["mean"]) for row in csv.DictReader(by_metric.splitlines())]
+    assert len(means) == 4 and means == sorted(means)
+    seconds = [float(row["seconds"]) for row in listed]
+    by_time = csv.DictReader(run("runs", "--results", runs, "--sort", "time", "--format", "csv").splitlines())
+    assert [float(row["seconds"]) for row in by_time] == sorted(seconds)
+    old = json.loads(next(runs.rglob("maml-tiny-*/result.json")).read_text())
+    del old["code"], old["overrides"]
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    table = run("runs", "--results", tmp_path)
+    assert "older code" in table and "model=maml" in table and "trained/mse@1" in table
+
+
+def test_runs_says_in_one_line_what_is_wrong(runs, tmp_path):
+    assert "no result below" in run("runs", "--results", tmp_path, code=2)
+    assert "no result with 'cosine' in its name" in run("runs", "--results", runs, "--name", "cosine", code=2)
+    unknown = run("runs", "--results", runs, "--metric", "trained/mae@5", code=2)
+    assert "unknown --metric 'trained/mae@5': did you mean 'trained/mse@N'?" in unknown
+    assert "did you mean 'metric'" in run("runs", "--results", runs, "--sort", "metrics", code=2)
+    assert "did you mean 'csv'" in run("runs", "--results", runs, "--format", "cvs", code=2)
+
+
+@pytest.mark.parametrize(
+    "script, piece",
+    [
+        ("sweep", "--workers: "),
+        ("tables", "--format: md, tex or csv (default: md)"),
+        ("figures", "--figure: "),
+        ("collect", "--preset: presets to copy (default: quick,paper)"),
+        ("runs", "--metric: "),
+        ("benchmark", "accuracy, experiments, harness, np, ops, streaming"),
+        ("import_weights", "--model: one of cnp, "),
+        ("prepare_data", "--weights: "),
+    ],
+)
+def test_every_command_answers_help(script, piece):
+    told = run(script, "--help")
+    assert f"python -m scripts.{script}" in told.splitlines()[0] and piece in told
 
 
 def test_what_does_not_exist_is_one_line(runs, tmp_path):

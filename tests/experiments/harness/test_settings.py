@@ -37,6 +37,10 @@ class Block(nn.Module):
     op: str | Mapping[str, Any] | Callable = "softmax"
 
 
+class Cross(nn.Module):
+    op: str | Mapping[str, Any] | Callable | None = None
+
+
 def test_builds_what_the_section_says():
     assert build(Example, GOOD, "config.example") == Example("a", 0.5, 3, (1, 2))
     assert build(Example, GOOD | {"rate": 1, "sizes": [4]}, "config.example") == Example("a", 1.0, 3, (4,))
@@ -70,8 +74,10 @@ def test_an_operator_is_a_name_or_a_section():
     assert block.op == FrozenDict(name="nystroem_intention", landmarks=(1, 2), more=FrozenDict(a=1))
     assert hash(block) == hash(build(Block, section, "config.block"))
     assert build(Block, {"op": "linear"}, "config.block").op == "linear"
-    with pytest.raises(ConfigError, match="config.block.op: expected a name, or a section"):
-        build(Block, {"op": 3}, "config.block")
+    assert build(Cross, {"op": None}, "config.block").op is None
+    for cls, value in ((Block, 3), (Block, None), (Cross, 3)):
+        with pytest.raises(ConfigError, match="config.block.op: expected a name, or a section"):
+            build(cls, {"op": value}, "config.block")
 
 
 def test_a_named_section_is_of_a_class_or_of_a_row_with_one():
