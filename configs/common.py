@@ -17,6 +17,8 @@ PRESETS = ("quick", "tiny", "paper")
 _LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alpha=0.5, alpha_kind="sigmoid")}
 # The form of a model where the axis says 'base': the first row that holds.
 _FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
+_STEADY = dict(schedule="constant", warmup_steps=0, decay_begin=0, decay_steps=1, decay_rate=1.0)
+_STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
 _OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
 
 
@@ -47,7 +49,7 @@ def first(table: Mapping[str, Any], axes: Mapping[str, str]) -> Any:
 
 
 def resolved(axes: dict[str, str], table: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """`axes` with a value in place of each 'base': that of the first row of `table`, named as in `edited`, that holds."""
+    """`axes` with a value in place of each 'base': of the first row of `table`, named as in `edited`, that holds."""
     for row, values in table.items():
         if _holds(row, axes):
             axes = axes | {axis: value for axis, value in values.items() if axes[axis] == "base"}
@@ -55,10 +57,12 @@ def resolved(axes: dict[str, str], table: Mapping[str, Mapping[str, str]]) -> di
 
 
 def take_form(axes: dict[str, str]) -> str:
-    """The form of a model, 'paper' or 'regression', by the axis `form`, which stays in `axes` only where it changes the cell.
+    """The form of a model: 'paper' or 'regression'. The axis `form` stays in `axes` only where it changes the cell.
 
-    'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML. Raises ValueError for
-    MAML in the paper's form: the paper has none.
+    'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML.
+
+    Raises:
+      ValueError: MAML in the paper's form: the paper has none.
     """
     form = axes.pop("form")
     own = first(_FORMS, axes)
@@ -114,23 +118,11 @@ def op(name: str, **positive: Any) -> str | dict[str, Any]:
 
 
 def optimizer(name: str, learning_rate: float, **changes: Any) -> dict[str, Any]:
-    """An optimizer section: `changes` over a constant rate without warm-up, decay, momentum, weight decay or clipping."""
-    section = dict(
-        name=name,
-        learning_rate=learning_rate,
-        schedule="constant",
-        warmup_steps=0,
-        decay_begin=0,
-        decay_steps=1,
-        decay_rate=1.0,
-        momentum=0.0,
-        weight_decay=0.0,
-        clip_norm=0.0,
-    )
+    """An optimizer section: `changes` of a constant rate without warm-up, momentum, weight decay or clipping."""
     for key in changes:
-        if key not in section:
-            raise ValueError(unknown("optimizer field", key, section))
-    return section | changes
+        if key not in _STEADY:
+            raise ValueError(unknown("optimizer field", key, _STEADY))
+    return dict(name=name, learning_rate=learning_rate) | _STEADY | changes
 
 
 def train(
@@ -187,7 +179,7 @@ NARROW_REGRESSORS = {
 
 
 def narrow_neural_processes() -> Edits:
-    """Neural processes with few latents and samples in `quick`, and narrow in `tiny`: edits, for every row of MODELS."""
+    """Edits: neural processes with few latents and samples in `quick`, and narrow in `tiny`."""
     names = "|".join(models.family("neural_process"))
     few = dict(eval_samples=8, samples=8)
     narrow = dict(features=16, hidden=32, num_layers=2, latent=16, num_latents=4, num_block_latents=4)

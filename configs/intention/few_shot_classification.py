@@ -1,28 +1,37 @@
 """Few-shot classification of images: Intention paper, Section 5.2 and Appendix 5; Tables 1 and 2, Figure 14.
 
-    python -m experiments.run --config configs/intention/few_shot_classification.py:model=intention,preset=quick --data_dir DATA
-    python -m scripts.sweep --config configs/intention/few_shot_classification.py:preset=quick --data_dir DATA    # both tables
-    python -m scripts.sweep --config configs/intention/few_shot_classification.py:preset=quick --cells figure14 --data_dir DATA
+    python -m scripts.sweep --config configs/intention/few_shot_classification.py:preset=quick --data_dir DATA
+    python -m experiments.run --data_dir DATA --config configs/intention/few_shot_classification.py:model=intention
 
-encoder=conv4 is that of matching networks (Table 1), resnet12 a ResNet-12 of MetaOptNet's widths (Table 2), resnet12_512 the
-narrower one; the paper does not say which. model=intention has further axes: covariance (ls_svm is the paper's Intention,
-within_class its "QDA", qda the real one, ridge the operator `intention`), kernel, and latent, the features of e_H: 8192, or
-32 with a Gaussian kernel, where `base`, and 16 to 128 for Figure 14. op= swaps the operator of model=attention for another
-of kvq_jax.ops.OPERATORS.
+The sweep makes both tables; with --cells figure14 it makes Figure 14.
 
-source=mini_imagenet (the default but in `tiny`) reads DATA/mini_imagenet: images/ and Ravi's train.csv, val.csv, test.csv;
-mini_imagenet_80 divides the same classes 80/10/10, as the paper did, into parts that it does not name; cifar_fs, omniglot and
-folders read folders of classes; digits are scikit-learn's, with at least three classes in each split, and 3-way episodes.
-size=28 is the paper's size, 84 everybody else's: `paper` has 84, `quick` 28.
+encoder     conv4 is that of matching networks (Table 1), resnet12 a ResNet-12 of MetaOptNet's widths (Table 2),
+            resnet12_512 the narrower one; the paper does not say which
+covariance  of model=intention: ls_svm is the paper's Intention, within_class its "QDA", qda the real one, ridge the
+            operator `intention`
+kernel      of model=intention
+latent      features of e_H of model=intention: 8192, or 32 with a Gaussian kernel, where `base`; 16 to 128: Figure 14
+op          another operator of kvq_jax.ops.OPERATORS in place of that of model=attention
+source      mini_imagenet, the default but in `tiny`, reads DATA/mini_imagenet: images/ and Ravi's train.csv, val.csv,
+            test.csv. mini_imagenet_80 divides the same classes 80/10/10, as the paper did, into parts that it does not
+            name. cifar_fs, omniglot and folders read folders of classes. digits are scikit-learn's, with at least three
+            classes in each split, and 3-way episodes
+size        28 is the paper's and the default of `quick`, 84 everybody else's and the default of `paper`
 
-`paper` has the widths, SGD with momentum, additive weight decay and decaying rates of Appendix 5, 5-way 5-shot episodes with
-15 queries. It leaves open, and we chose: 8 episodes in a batch (MetaOptNet's); 60,000 steps and the weights of the best
-validation loss for "to convergence"; no augmentation; batch norm by the episode's own statistics, as in MAML's code, whose
-architecture the paper follows (--config.encoder.statistics=running for averages); alpha 50 as in R2-D2 and MetaOptNet, 0.1
-with a Gaussian kernel, learnt, and that kernel's width from the variance of the features. MAML's own training is Adam; the
-prototypes are trained like it. What the paper quotes for MAML is its first-order form, which is ours too
-(--config.model.first_order=False for the other). `quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and
-Adam with a rate that falls to 0, for as many steps as take two to five minutes on two CPU cores, evaluation included.
+`paper` has the widths, SGD with momentum, additive weight decay and decaying rates of Appendix 5, and 5-way 5-shot
+episodes with 15 queries. The paper leaves open, and we chose:
+
+- 8 episodes in a batch (MetaOptNet's), and no augmentation.
+- 60,000 steps and the weights of the best validation loss for "to convergence".
+- Batch norm by the episode's own statistics, as in MAML's code, whose architecture the paper follows;
+  --config.encoder.statistics=running for averages.
+- alpha 50 as in R2-D2 and MetaOptNet, 0.1 with a Gaussian kernel, learnt. The variance of the features sets the width
+  of that kernel.
+- Adam for MAML, as its authors have it, and for the prototypes.
+- First-order MAML, which is what the paper quotes; --config.model.first_order=False for the other.
+
+`quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and Adam with a rate that falls to 0. Its steps
+take two to five minutes on two CPU cores, evaluation included.
 """
 
 from ml_collections import ConfigDict
@@ -31,7 +40,7 @@ from configs import common
 from kvq_jax.models import CLASSIFIERS
 from kvq_jax.nn import ENCODERS
 
-# Not MODELS: two steps of `paper` are too many for a test of every model on two CPU cores. It has a test of its own, of shapes.
+# Not MODELS: two steps of `paper` at full width are too slow for a test. A test of shapes takes their place.
 _MODELS = ("intention", "attention", "neural_process", "prototypes", "maml")
 # Encoder -> its row of ENCODERS, and its widths.
 _ENCODERS = {

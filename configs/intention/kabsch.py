@@ -1,23 +1,25 @@
-"""From five pairs of points to the similarity map between them: Intention paper, Section 5.4 and Appendix 7; Figures 10 and 11.
+"""From five pairs of points to their similarity map: Intention paper, Section 5.4, Appendix 7; Figures 10 and 11.
 
     python -m experiments.run --config configs/intention/kabsch.py:model=intention,preset=quick
-    python -m experiments.run --config configs/intention/kabsch.py:model=intention,preset=quick,cloud=bunny --data_dir DATA
     python -m scripts.sweep --config configs/intention/kabsch.py:preset=quick     # all models
 
-cloud=rabbit is a drawn rabbit, cloud=bunny the Stanford bunny in DATA/bunny/stanford-bunny.obj (or .obj.gz), seen along z;
-any other .obj, .ply or .npy file by --config.evaluation.cloud=PATH. dimension=3 has rotations of space.
+cloud=rabbit is a drawn rabbit. cloud=bunny is the Stanford bunny, seen along z: DATA/bunny/stanford-bunny.obj (or
+.obj.gz), with --data_dir DATA. --config.evaluation.cloud=PATH takes any other .obj, .ply or .npy file. dimension=3 has
+rotations of space.
 
-form=paper (the default of `paper`) has the models of Appendix 7: Intention and attention have encoders of keys and of
-values that see pairs (k, v), one of queries, and a decoder. form=regression (the default else, and MAML's, which the paper
-does not have here) has the few-shot regressors: keys and queries share e_K, the values enter Intention as they are, and
-nothing decodes its output, which suits an affine task. The neural process and the MLP are the same in both, with a row for
-each query; the paper's MLP takes all five at once. `paper` has the widths and rates of Appendix 7 in either form.
+form=paper, the default of `paper`, has the models of Appendix 7. Intention and attention have encoders of keys and of
+values that see pairs (k, v), one of queries, and a decoder. form=regression, the default else, has the few-shot
+regressors: keys and queries share e_K, the values enter Intention as they are, and nothing decodes its output, which
+suits an affine task. MAML, which the paper does not have here, has this form alone. The neural process and the MLP are
+the same in both, with a row for each query; the paper's MLP takes all five at once. `paper` has the widths and rates of
+Appendix 7 in either form.
 
-The paper gives no distributions, batch or steps. Ours: points, queries and translations are N(0, I), scales U(0.5, 2),
-noise N(0, 0.01^2 I), batches of 64, 100k steps; alpha starts at 0.1 and is learnt; gradients are clipped at norm 1.
+The paper gives no distributions, batch or steps. Ours: points, queries and translations are N(0, I), scales
+U(0.5, 2), noise N(0, 0.01^2 I), batches of 64, 100k steps; alpha starts at 0.1 and is learnt; gradients are clipped at
+norm 1.
 
-`quick` has narrower networks, fewer steps and a larger rate that falls to 0, and takes 6 to 43 seconds a model on two CPU
-cores. There Intention as a regressor ends within twice the error of affine least squares.
+`quick` has narrower networks, fewer steps and a larger rate that falls to 0. It takes 6 to 43 seconds a model on two
+CPU cores. There Intention as a regressor ends within twice the error of affine least squares.
 """
 
 from ml_collections import ConfigDict
@@ -26,47 +28,38 @@ from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
 CLOUDS = {"rabbit": "rabbit", "bunny": "bunny/stanford-bunny.obj"}
-WIDE = (256, 256)
-NEURAL_PROCESS = dict(name="neural_process", encoder_features=WIDE, decoder_features=WIDE)
+
+
+def _pair(width: int) -> dict[str, tuple[int, int]]:
+    """Layers of the four networks of PairRegressor."""
+    return dict.fromkeys(("key_features", "value_features", "query_features", "decoder_features"), (width, width))
+
+
+NEURAL_PROCESS = dict(name="neural_process", encoder_features=(256, 256), decoder_features=(256, 256))
 MLP = dict(name="mlp", features=(256, 256, 256))
+WIDE = dict(key_features=(256, 256), value_features=(256, 256), decoder_features=(256, 256))
 # Form -> model -> its row of MODELS, and the layers of Appendix 7.
-MODELS_OF_FORM = {
+SECTIONS = {
     "paper": {
-        "intention": dict(name="pair"),
-        "attention": dict(
-            name="pair",
-            key_features=WIDE,
-            value_features=WIDE,
-            query_features=WIDE,
-            decoder_features=WIDE,
-            op="softmax",
-            num_heads=5,
-            head_features=128,
-            scaling="head",
-        ),
+        "intention": dict(name="pair", **_pair(128)),
+        "attention": dict(name="pair", **_pair(256), op="softmax", num_heads=5, head_features=128, scaling="head"),
         "neural_process": NEURAL_PROCESS,
         "mlp": MLP,
     },
     "regression": {
         "intention": dict(name="intention", key_features=(128, 128)),
-        "attention": dict(name="attention", key_features=WIDE, value_features=WIDE, decoder_features=WIDE),
+        "attention": dict(name="attention", **WIDE),
         "neural_process": NEURAL_PROCESS,
         "mlp": MLP,
         "maml": dict(name="maml", inner_rate=0.01),
     },
 }
+FORMS = ("base", "regression", "paper")
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, cloud, dimension, form."""
-    axes = common.parse_axes(
-        arg,
-        model=MODELS,
-        preset=common.PRESETS,
-        cloud=CLOUDS,
-        dimension=("2", "3"),
-        form=("base", "regression", "paper"),
-    )
+    axes = common.parse_axes(arg, model=MODELS, preset=common.PRESETS, cloud=CLOUDS, dimension=("2", "3"), form=FORMS)
     form = common.take_form(axes)
     config = dict(
         name="intention/kabsch",
@@ -82,7 +75,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
             translation_std=1.0,
             noise_std=0.01,
         ),
-        model=common.model(**MODELS_OF_FORM[form][axes["model"]]),
+        model=common.model(**SECTIONS[form][axes["model"]]),
         optimizer=common.optimizer("adam", 3e-4, clip_norm=1.0),
         train=common.train(100_000, 64, seeds=5, log_every=500, validate_every=2000, checkpoint_every=5000),
         evaluation=dict(
@@ -110,11 +103,6 @@ EDITS = {
         "evaluation": dict(validation_batches=1, tasks=20),
     },
 }
-
-
-def _pair(width: int) -> dict[str, tuple]:
-    names = ("key_features", "value_features", "query_features", "decoder_features")
-    return dict.fromkeys(names, (width, width))
 
 
 SIZES = {

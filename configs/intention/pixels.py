@@ -1,8 +1,7 @@
-"""Completing an image from some of its pixels: Intention paper, Section 5.1 and Appendix 4.2; Figures 7 (right) and 13.
+"""Completing an image from some of its pixels: Intention paper, Section 5.1, Appendix 4.2; Figures 7 (right) and 13.
 
     python -m experiments.run --config configs/intention/pixels.py:model=intention,preset=quick
-    python -m experiments.run --config configs/intention/pixels.py:model=intention,preset=quick,source=archive --data_dir DATA
-    python -m scripts.sweep --config configs/intention/pixels.py:preset=quick,source=archive --data_dir DATA    # all four
+    python -m scripts.sweep --config configs/intention/pixels.py:preset=quick,source=archive --data_dir DATA    # MNIST
 
 source=archive reads the original MNIST files, source=tfds what TensorFlow Datasets prepared. source=digits is
 scikit-learn's 8x8 digits, which need no download.

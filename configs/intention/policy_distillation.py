@@ -1,18 +1,18 @@
-"""Finding a target from five squared distances to it: Intention paper, Section 5.3 and Appendix 6; Figures 8 and 9.
+"""Finding a target from five squared distances to it: Intention paper, Section 5.3, Appendix 6; Figures 8 and 9.
 
     python -m experiments.run --config configs/intention/policy_distillation.py:model=intention,preset=quick
     python -m scripts.sweep --config configs/intention/policy_distillation.py:preset=quick     # all models
 
-form=paper (the default of `paper`) has the models of Appendix 6, which see the observations alone and predict both
-coordinates at once. form=regression (the default else, and MAML's, which the paper does not have here) has the few-shot
-regressors, asked for one coordinate at a time (experiments/intention/policy_distillation says how and why): there
-Intention encodes its keys and has raw values, in the paper's form it is the other way round. In either form `paper` has
-the widths and rates of Appendix 6, as far as the layers are the same.
+form=paper, the default of `paper`, has the models of Appendix 6. They see the observations alone and predict both
+coordinates at once; Intention has raw keys and encodes its values. form=regression, the default else, has the few-shot
+regressors, asked for one coordinate at a time (experiments/tasks/policy_distillation.py says how and why); Intention
+encodes its keys and has raw values. MAML, which the paper does not have here, has this form alone. `paper` has the
+widths and rates of Appendix 6 in either form, as far as the layers are the same.
 
 The paper leaves open, and we chose: batches of 64, 100k steps, alpha starts at 0.1 and is learnt, 5 heads of 128, the
 mean over observations after attention, gradients clipped at norm 1.
 
-`quick` has narrower networks, fewer steps and a larger rate that falls to 0, and takes 9 to 67 seconds a model on two
+`quick` has narrower networks, fewer steps and a larger rate that falls to 0. It takes 9 to 67 seconds a model on two
 CPU cores. There, over 1000 environments, Intention's error as a regressor is about a fiftieth of the best baseline's.
 """
 

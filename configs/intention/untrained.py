@@ -1,11 +1,11 @@
-"""What the operators do before anything is learnt: Intention paper, Section 3, Appendices 3 and 9; Figures 4, 5 and 15.
+"""What the operators do before anything is learnt: Intention paper, Section 3, Appendices 3, 9; Figures 4, 5, 15.
 
     python -m scripts.sweep --config configs/intention/untrained.py:preset=quick     # all three
     python -m experiments.run --config configs/intention/untrained.py:figure=4,preset=quick
 
 figure=4   linear regression in the plane: predictions and Pearson's r, inside and far outside the range of the keys
-figure=5   how many times as long Intention takes as attention, with the paper's explicit inverse and with our route by cost.
-           The paper's figure holds 1809 repetitions on a grid it does not give; 7 x 7 sizes and 37 repeats make 1813
+figure=5   time of Intention over that of attention, with the paper's explicit inverse and with our route by cost. The
+           paper's figure holds 1809 repetitions on a grid it does not give; 7 x 7 sizes and 37 repeats make 1813
 figure=15  variance of the Intention map under three scalings, beside the closed form
 
 Nothing is trained. `quick` is `paper`.
@@ -25,8 +25,8 @@ MEASURES = {
         interpolation=1.0,  # half the side of the square of queries
         extrapolation=25.0,
         weight_variance=10.0,
-        # The printed covariance [[0.7, 0.9], [0.9, 1.0]] is not positive semi-definite. NumPy's sampler, which takes the
-        # singular values for the eigenvalues, draws from this one instead.
+        # The printed covariance [[0.7, 0.9], [0.9, 1.0]] is not positive semi-definite. NumPy's sampler, which takes
+        # the singular values for the eigenvalues, draws from this one instead.
         key_covariance=((0.773, 0.838), (0.838, 1.052)),
         draws=300,
         seed=0,

@@ -4,13 +4,13 @@
     python -m experiments.run --config configs/kvq/anything.py:model=cmanp,task=sine,preset=quick
     python -m experiments.run --config configs/kvq/anything.py:model=tnp_d,task=gp,op=sigma_intention,preset=quick
 
-model= is a row of kvq_jax.models.MODELS, task= a row of experiments.tasks.TASKS, op= a row of kvq_jax.ops.OPERATORS in place
-of the model's own, for the models that have a field `op`. A pair that does not fit is an error that says why.
+model= is a row of kvq_jax.models.MODELS, task= a row of experiments.tasks.TASKS. op= is a row of kvq_jax.ops.OPERATORS
+in place of the model's own, for the models that have a field `op`. A pair that does not fit is an error that says why.
 
-`paper` has the sizes of the models in their papers, the defaults of their classes, for 100,000 steps; `quick` has narrower
-networks and 4000 steps. Rates are ours: 1e-3 for few-shot regressors, 5e-4 for neural processes, falling to 0, and
-gradients are clipped at norm 1. The pixels are those of scikit-learn's digits; --config.data.name=mnist
---config.data.source=archive --config.data.validation_images=5000 --data_dir DATA takes MNIST.
+`paper` has the published sizes, the defaults of the models' classes, and 100,000 steps; `quick` has narrower networks
+and 4000 steps. Rates are ours: 1e-3 for few-shot regressors, 5e-4 for neural processes, falling to 0; gradients are
+clipped at norm 1. The pixels are those of scikit-learn's digits. For MNIST: --data_dir DATA --config.data.name=mnist
+--config.data.source=archive --config.data.validation_images=5000.
 """
 
 import dataclasses
@@ -63,10 +63,7 @@ TASKS = {
 }
 RATES = {"few_shot": 1e-3, "neural_process": 5e-4}
 # Axes -> why they do not fit.
-MISFITS = {
-    "model=mlp,task=sine|pixels|gp": "it sees the context in one order and needs the same number of points in every task",
-    "": None,
-}
+MISFITS = {"model=mlp,task=sine|pixels|gp": "it needs the same number of context points in every task", "": None}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:

@@ -1,18 +1,18 @@
-"""KVQ space at work: the attention model of each experiment of the Intention paper with every operator in its place. Ours.
+"""KVQ space at work: the attention models of the Intention paper's experiments with every operator. Ours.
 
     python -m experiments.run --config configs/kvq/operators.py:experiment=sine,op=intention,preset=quick
     python -m scripts.sweep --config configs/kvq/operators.py:preset=quick,data=real --data_dir DATA     # all cells
     python -m scripts.tables --table kvq/operators
 
-Everything but the operator is the experiment's own: attention with its five heads, encoders and decoder; for set anomalies
-the Transformer with one layer, where no other layer makes up for the operator. Operators with an alpha learn it for each
-head, from 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet
-and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values
-are labels, cannot stand here.
+Everything but the operator is the experiment's own: attention with its five heads, encoders and decoder; for set
+anomalies the Transformer with one layer, where no other layer makes up for the operator. Operators with an alpha learn
+it for each head, from 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST,
+mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant
+analysis, whose values are labels, cannot stand here.
 
-`quick` trains few-shot classification for 1000 steps, and constrained_intention where a batch has 64 tasks. A cell takes a
-minute or two on one core; with constrained_intention, which solves a quadratic program for every column of every head, up
-to ten; on pixels, with operators that compare all pairs of points or factor their kernel, ten to forty.
+A cell of `quick` takes a minute or two on one core. constrained_intention, which solves a quadratic program for every
+column of every head, takes up to ten; operators that compare all pairs of points or factor their kernel take ten to
+forty on pixels.
 """
 
 from ml_collections import ConfigDict

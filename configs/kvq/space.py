@@ -2,7 +2,8 @@
 
     python -m experiments.run --config configs/kvq/space.py:preset=quick
 
-All operators see the same keys and queries, random features of x in one dimension. Nothing is trained. `quick` is `paper`.
+All operators see the same keys and queries, random features of x in one dimension. Nothing is trained. `quick` is
+`paper`.
 """
 
 from ml_collections import ConfigDict

@@ -1,4 +1,4 @@
-"""What CMANP's bottleneck and CMANP-AND's blocks cost and bring: CMANP paper, Section 4.2.1 and appendix, Figures 4, 6, 9, 10.
+"""What CMANP's bottleneck and CMANP-AND's blocks cost and bring: CMANP paper, Section 4.2.1, Figures 4, 6, 9, 10.
 
     python -m scripts.sweep --config configs/neural_processes/analyses.py:preset=quick     # all cells
     python -m experiments.run --config configs/neural_processes/analyses.py:latents=2,preset=quick
@@ -9,12 +9,12 @@ study=sizes     CMANP with other sizes; `quick` has 5000 steps:
     latents         L_I, what a block hands to the next, and
     block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
     width           of the latents, and of all else in the model: 64 where `base`
-study=blocks    CMANP and CMANP-AND for as long as it takes, in `quick`, until their order is that of `paper`: 25,000 steps, 15
-                to 25 minutes each on one core
+study=blocks    CMANP and CMANP-AND, in `quick` until their order is that of `paper`: 25,000 steps, 15 to 25 minutes
+                each on one core
 
-CMANP-AND is trained once, on all targets at once; its evaluation then goes through `evaluation.block_sizes`, of which 46 is all
-targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predicting all points as one block. The paper's text
-gives neither the sizes of Figures 4 and 6 nor the number of context points of Figures 9 and 10: both are ours.
+CMANP-AND is trained once, on all targets at once. Its evaluation goes through `evaluation.block_sizes`, of which 46 is
+all targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predicting all points as one block. The text
+of the paper gives neither the sizes of Figures 4 and 6 nor the context points of Figures 9 and 10: both are ours.
 """
 
 from ml_collections import ConfigDict

@@ -9,8 +9,8 @@ what=context  memory and time by the size of the context, of the models that Fig
 what=update   seconds of an update by new points, beside conditioning anew (Figure 8)
 what=blocks   seconds of CMANP-AND's likelihood by the size of its blocks (the times of Figure 4)
 
-Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, and in what=memory narrow models,
-as their programs are compiled by the hundred.
+Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, and in what=memory narrow
+models, as their programs are compiled by the hundred.
 """
 
 from ml_collections import ConfigDict
@@ -93,8 +93,9 @@ EDITS = {
     "preset=quick,what=blocks": _models(num_latents=8, num_block_latents=8),
     "preset=tiny": _narrow(num_layers=1, std_layers=1) | {"measurement": dict(turns=1, budget_s=0.0)},
     "preset=tiny,what=memory": _series("memory", sizes=(32, 64, 128), fixed=8),
-    "preset=tiny,what=times": _series("times", sizes=(4, 8), fixed=4),
-    "what=times,preset=tiny": {"series": dict(querying_points=dict(sizes=(8,)))},
+    "preset=tiny,what=times": {
+        "series": _series("times", sizes=(4, 8), fixed=4)["series"] | {"querying_points": dict(sizes=(8,), fixed=4)}
+    },
     "preset=tiny,what=context": _series("context", sizes=(8, 16), fixed=4),
     "preset=tiny,what=update": _series("update", sizes=(8, 16), fixed=4),
     "preset=tiny,what=blocks": _series("blocks", sizes=(1, 46)),

@@ -1,25 +1,25 @@
-"""One-dimensional meta-regression: CMANP paper, Section 4.2, Table 4; the ANP slides' functions; with Intention beside them.
+"""One-dimensional meta-regression: CMANP paper, Section 4.2, Table 4; the ANP slides; Intention beside them.
 
     python -m experiments.run --config configs/neural_processes/gp.py:model=tnp_d,preset=quick
     python -m scripts.sweep --config configs/neural_processes/gp.py:preset=quick     # all models
 
-`paper` is the published protocol: 100,000 steps, batch 16, 128 latents, 48,000 functions of each kernel, 5 seeds. The models
-have their published sizes, the defaults of their classes (kvq_jax.models.MODELS). `quick` has the published widths, fewer
-steps, latents and samples. Where the paper's text and its code differ, the axes say which:
+`paper` is the published protocol: 100,000 steps, batch 16, 128 latents, 48,000 functions of each kernel, 5 seeds. The
+models have their published sizes, the defaults of their classes. `quick` has the published widths, fewer steps, latents
+and samples. Where the paper's text and its code differ, the axes say which:
 
 protocol=code    l ~ U(0.1, 0.6), as released; the numbers of Table 4 are of this one
 protocol=text    l ~ U(0.6, 1.0), as printed
-protocol=slides  the ANP slides and their notebook: l ~ U(0.1, 0.6), up to 49 context points of 50, rate 1e-4. The notebook's
-                 targets are the context and 0 or more further points, ours the further ones, 1 or more
-std=published    config.model.std_floor of CNP to BANP is 0.1, five times the noise of the data: 0.1 + 0.9 softplus(.); TNP to
-                 CMANP have none: exp(.)
+protocol=slides  the ANP slides and their notebook: l ~ U(0.1, 0.6), up to 49 context points of 50, rate 1e-4. Targets
+                 are 1 or more further points; the notebook's are the context and 0 or more further ones
+std=published    config.model.std_floor of CNP to BANP is 0.1, five times the noise of the data: 0.1 + 0.9 softplus(.);
+                 TNP to CMANP have none: exp(.)
 std=same         exp(.) for all: models differ in the model alone. For TNP to CMANP nothing changes
 
-Each task has its own number of points, where the released code shares one in a batch
-(experiments/tasks/gaussian_process.py). The released code overrides its own latents and AND block size by defaults of flags
-(8 or 128, and none): 128 and 5 are the paper's. intention_anp is ANP(op=intention) without self-attention, intention_cmanp
-CMANP with Intention over the context: both hold the context in a state of constant size. Their alpha starts at 0.1 and is
-learnt.
+Each task has its own number of points; the released code shares one in a batch (see
+experiments/tasks/gaussian_process.py). Flags of the released code override its latents and its AND block size (8 or
+128, and none): 128 and 5 are the paper's. intention_anp is ANP(op=intention) without self-attention, intention_cmanp
+CMANP with Intention over the context: both hold the context in a state of constant size. Their alpha starts at 0.1 and
+is learnt.
 """
 
 from ml_collections import ConfigDict

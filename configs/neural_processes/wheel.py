@@ -3,22 +3,22 @@
     python -m experiments.run --config configs/neural_processes/wheel.py:model=cnp,preset=quick
     python -m scripts.sweep --config configs/neural_processes/wheel.py:preset=quick     # all models
 
-`paper` is the published protocol: 100,000 steps on 512 context points, 2,000 rounds in 50 orders. `quick` has the published
-widths, but fewer steps, 128 context points, and 500 rounds in 5 orders: regrets of different numbers of rounds do not compare.
-Where the paper's text and the code of its models differ, the axes say which:
+`paper` is the published protocol: 100,000 steps on 512 context points, 2,000 rounds in 50 orders. `quick` has the
+published widths, fewer steps, 128 context points, and 500 rounds in 5 orders: regrets of different numbers of rounds do
+not compare. Where the paper's text and the code of its models differ, the axes say which:
 
-protocol=code   one batch of eight wheels in every step, 2,000 fixed rounds for each radius that hold all training locations,
-                and rewards of std 0.05 and 0.01, as released by TNP and LBANP; the numbers of Table 7 are of this one
-protocol=text   eight fresh wheels in every step, fresh rounds for each of the 50 runs, and rewards of std 0.01. (The text
-                prints N(., 0.012), a lost exponent: 0.01^2)
-drop=published  TNP-D to CMANP learn from contexts of which half the rewards are noise, as in the histories that they play on;
-                CNP to BANP learn from all rewards
-drop=all        noise for all. The loss of CNP to BANP is then the likelihood of the targets, as that of LBANP: their own would
-                judge them on the noise
+protocol=code   as released by TNP and LBANP; the numbers of Table 7 are of this one. One batch of eight wheels in every
+                step, 2,000 fixed rounds for each radius that hold all training locations, rewards of std 0.05 and 0.01
+protocol=text   eight fresh wheels in every step, fresh rounds for each of the 50 runs, and rewards of std 0.01. (The
+                text prints N(., 0.012), a lost exponent: 0.01^2)
+drop=published  TNP-D to CMANP learn from contexts of which half the rewards are noise, as in the histories that they
+                play on; CNP to BANP learn from all rewards
+drop=all        noise for all. The loss of CNP to BANP is then the likelihood of the targets, as that of LBANP: their
+                own would judge them on the noise
 
-The floor of 0.1 under the standard deviation of CNP to BANP stands here, too; the others' head is --config.model.std_map=exp
---config.model.std_floor=0.0. CMANP's code for this was not released: it has LBANP's sizes here. Models that draw samples act
-on one, as published.
+The standard deviation of CNP to BANP has its floor of 0.1 here, too; --config.model.std_map=exp
+--config.model.std_floor=0.0 gives them the head of the others. CMANP's code for this was not released: it has LBANP's
+sizes here. Models that draw samples act on one, as published.
 """
 
 from ml_collections import ConfigDict
@@ -46,7 +46,7 @@ MODELS = tuple(_CHANGES)
 _FLOORED = "|".join(common.floored())
 # The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
 RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
-# Protocol -> the wheels to train on, tasks in a batch (the published wheels are one task), and the rounds that are played.
+# Protocol -> the wheels to train on, tasks in a batch (the published wheels are one), the rounds that are played.
 _PROTOCOLS = {
     "code": (dict(name="fixed_wheels", deltas=RADII, small_std=0.05, large_std=0.01), 1, "published"),
     "text": (dict(name="fresh_wheels", delta=(0.0, 1.0), small_std=0.01, large_std=0.01), 8, "fresh"),

@@ -34,7 +34,7 @@ def test_pairs_of_the_sweep_fit(model, task):
 @pytest.mark.parametrize(
     "axes, message",
     [
-        ("model=mlp,task=gp", "model=mlp does not fit task=gp: .* the same number of points"),
+        ("model=mlp,task=gp", "model=mlp does not fit task=gp: .* the same number of context points"),
         ("model=maml,op=linear", "op=linear is for models with a field `op`, which model=maml does not have"),
         ("model=intension", "did you mean 'intention'"),
     ],

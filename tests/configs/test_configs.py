@@ -111,7 +111,7 @@ SAME_NETWORKS = {"configs.neural_processes.analyses", "configs.neural_processes.
 
 @pytest.mark.parametrize("module, model", PAPER, ids=lambda x: getattr(x, "__name__", x))
 def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch):
-    """The published widths and numbers of points, two tasks in a batch, on 28x28 images of noise where the task has images.
+    """The published widths and numbers of points, two tasks in a batch; images are of noise, 28x28.
 
     Where the same networks make their steps in another config, the step is traced, which checks shapes and settings.
     """
