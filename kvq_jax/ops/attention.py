@@ -3,8 +3,8 @@
     op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
 
 Leading dimensions broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each raises
-ValueError for shapes that do not fit. Weights are computed in float32 at least, and float32 is multiplied as float32 (no
-TF32 or bfloat16 passes on accelerators); the output has the inputs' dtype. Rows are points: Q K' is `query @ key.T`.
+ValueError for shapes that do not fit. Weights are computed in float32 at least, and float32 is multiplied as float32
+(no TF32 or bfloat16 passes on accelerators); outputs have the inputs' dtype. Rows are points: Q K' is `query @ key.T`.
 """
 
 import functools
@@ -183,9 +183,9 @@ def _attend(
     mask: Array | None,
     weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]],
 ) -> Array:
-    """weights V / total, for weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], total [..., M, 1].
+    """weights V / total, of weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], total [..., M, 1].
 
-    A total of None divides nothing. Division after the product, and its gradient, cost k numbers for each query, not N.
+    A total of None divides nothing. A division after the product costs k numbers for each query, not N.
     """
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)

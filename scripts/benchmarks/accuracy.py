@@ -87,7 +87,10 @@ def _linear(name: str, route: str, exact: Callable[[Problem], np.ndarray]) -> Ro
 
 
 def _sigma(route: str) -> Row:
-    """With queries times sqrt(alpha): else the map grows with the condition number, and a softmax of large scores has no error."""
+    """With queries times sqrt(alpha).
+
+    Else the map grows with the condition number, and a softmax of large scores has no error.
+    """
     return Row(
         lambda q, k, v, alpha, gamma: OPS["sigma_intention"](jnp.sqrt(alpha) * q, k, v, alpha=alpha, route=route),
         _sigma_intention,
@@ -125,7 +128,10 @@ ROWS = {
 
 
 def problem(condition: float, kernel: bool, size: int, seed: int) -> Problem:
-    """A draw whose system has the condition number; for a kernel matrix 1 means 1.01, for no two keys are infinitely far apart."""
+    """A draw whose system has the condition number.
+
+    For a kernel matrix 1 means 1.01, for no two keys are infinitely far apart.
+    """
     rng = np.random.default_rng(seed)
     alpha = 0.5 / condition
     query, value = rng.normal(size=(size, size)), rng.normal(size=(size + 1, _VALUES))
@@ -141,7 +147,7 @@ def problem(condition: float, kernel: bool, size: int, seed: int) -> Problem:
 def errors(
     dtype: np.dtype, conditions: Sequence[float] = _CONDITIONS, size: int = _SIZE, draws: int = _DRAWS
 ) -> dict[str, list[float]]:
-    """|output - exact| / |exact|, Frobenius norms: for each of ROWS one number per condition, the worst of some draws."""
+    """|output - exact| / |exact|, Frobenius norms: for each of ROWS one number per condition, the worst draw."""
     result = {}
     with jax.enable_x64(True):
         problems = {
@@ -179,7 +185,10 @@ def _error(run: Callable, row: Row, drawn: Problem, dtype: np.dtype) -> float:
 
 
 def _width(key: np.ndarray, alpha: float, condition: float) -> float:
-    """gamma at which the kernel matrix plus alpha I has a condition number: by bisection, since a wider kernel has a larger one."""
+    """gamma at which the kernel matrix plus alpha I has a condition number, by bisection.
+
+    A wider kernel has a larger one.
+    """
     low, high = -12.0, 2.0  # powers of 10
     for _ in range(40):
         middle = (low + high) / 2

@@ -103,9 +103,8 @@ def main(
         cells = [
             measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(points, widths)
         ]
-        print(
-            f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {jax.devices()[0].device_kind}"
-        )
+        device = jax.devices()[0].device_kind
+        print(f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {device}")
         for field in ("intention", "plain"):
             print(f"\n{field}: {summary(cells, field)}\n{table(cells, field)}\n")
         every += cells

@@ -1,4 +1,4 @@
-"""Streaming states: what an update costs after few and after many keys, and what a fold costs against the batch operator."""
+"""Streaming states: the cost of an update after few and many keys, and of a fold against the batch operator."""
 
 import functools
 
@@ -19,9 +19,8 @@ _TURNS, _BUDGET_S = 11, 1.0  # of each comparison
 
 def main() -> None:
     """Prints update cost at 1e3 and 1e6 keys seen, and time and memory of a fold against the batch operator."""
-    print(
-        f"streaming, {_M} queries, {_D} features, {_K} values, chunks of {_CHUNK} keys, float32, {jax.devices()[0].device_kind}"
-    )
+    sizes = f"{_M} queries, {_D} features, {_K} values, chunks of {_CHUNK} keys"
+    print(f"streaming, {sizes}, float32, {jax.devices()[0].device_kind}")
     query = jax.random.normal(jax.random.key(0), (_M, _D)) / _D**0.5
     for name in _NAMES:
         print(_update_line(name, query))

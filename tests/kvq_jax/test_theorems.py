@@ -1,4 +1,4 @@
-"""What the papers and slides state about KVQ space, as tests: laws, limits, what can be represented and what it costs."""
+"""What the papers and slides state about KVQ space, as tests: laws, limits, expressiveness and cost."""
 
 import functools
 import inspect
@@ -89,7 +89,7 @@ def test_convolutions_and_permutations():
 
 @pytest.mark.parametrize("name, limit", [("intention", "linear"), ("sigma_intention", "softmax")])
 def test_intention_tends_to_attention(name, limit, x64):
-    """f(K, V, alpha Q) -> linear attention or softmax attention for alpha -> infinity, with an error of order 1 / alpha."""
+    """f(K, V, alpha Q) -> linear or softmax attention for alpha -> infinity, with an error of order 1 / alpha."""
     query, key, value = (
         draw(*shape, seed=seed).astype(np.float64) for seed, shape in enumerate([(3, 4), (5, 4), (5, 2)])
     )
@@ -176,7 +176,7 @@ def test_attention_cannot_be_erf_attention_or_least_squares():
 
 
 def test_intention_finds_the_linear_map_behind_its_context(x64):
-    """Section 3: with more independent keys than features and no noise, alpha -> 0 recovers w, also far from the keys."""
+    """Section 3: with more independent keys than features and no noise, alpha -> 0 recovers w, far from keys too."""
     w, keys = draw(3, 2, seed=1).astype(float), draw(8, 3, seed=2).astype(float)
     far = 1000 * draw(4, 3, seed=3).astype(float)
     close(OPS["intention"](far, keys, keys @ w, alpha=0), far @ w, 1e-10)
@@ -188,7 +188,7 @@ def test_intention_finds_the_linear_map_behind_its_context(x64):
 
 @pytest.mark.parametrize("form", SET_FORMS)
 def test_pooling_from_a_zero_seed_is_the_mean(form):
-    """With S = 0 and no bias on it all scores are equal; identity maps and rFF = 0 leave the mean of what is not masked."""
+    """With S = 0 and no bias on it all scores are equal; identity maps and rFF = 0 leave the mean of the kept."""
     x, mask = draw(2, 5, 4, seed=1), np.array([[1, 1, 0, 1, 0], [1] * 5], bool)
     module = PMA(4, 2, **{**SET_FORMS[form], "layer_norm": False})
     params = jax.tree.map(np.zeros_like, start(module, x)["params"])
@@ -234,7 +234,10 @@ def flops(module, size, *fixed):
     ids=["sab", "isab", "cmab"],
 )
 def test_cost(module, fixed, quadratic):
-    """a + b N + c N^2: c is 4 dim or more for SAB (the two products of attention), 0 for ISAB and CMAB; a fourth size agrees."""
+    """a + b N + c N^2: c is 4 dim or more for SAB (the two products of attention), 0 for ISAB and CMAB.
+
+    A fourth size agrees.
+    """
     sizes = np.array([128, 256, 512, 1024])
     counts = np.array([flops(module, int(size), *fixed) for size in sizes])
     c, b, a = np.polyfit(sizes[:3], counts[:3], 2)

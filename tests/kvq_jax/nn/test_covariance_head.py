@@ -91,4 +91,4 @@ def test_refusals():
         (CovarianceHead(features=6, num_heads=4), "num_heads=4 does not divide"),
     ]:
         with pytest.raises(ValueError, match=match):
-            jax.eval_shape(lambda: module.init(jax.random.key(0), TARGETS))
+            jax.eval_shape(module.init, jax.random.key(0), TARGETS)

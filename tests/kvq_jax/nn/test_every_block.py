@@ -1,4 +1,4 @@
-"""What every block owes: the permutation laws and absent masked elements for every op, and jit, vmap, grad, bfloat16."""
+"""What every block owes: permutation laws and absent masked elements for every op; jit, vmap, grad, bfloat16."""
 
 from collections.abc import Callable
 from typing import NamedTuple

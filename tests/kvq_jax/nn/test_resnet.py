@@ -21,7 +21,7 @@ def test_the_published_sizes(name, parameters):
 
 
 def convolve(x, kernel, stride):
-    """x [H, W, c] with kernel [k, k, c, o] at every `stride`-th pixel, zeros k // 2 pixels around x, as PyTorch does."""
+    """x [H, W, c] with kernel [k, k, c, o] at every `stride`-th pixel, k // 2 zeros around x, as PyTorch does."""
     size = len(kernel)
     x = np.pad(x, ((size // 2,) * 2, (size // 2,) * 2, (0, 0)))
     rows, columns = (range(0, n - size + 1, stride) for n in x.shape[:2])

@@ -30,7 +30,7 @@ def attention(q, k, v, divisor):
 
 
 def code_mab(params, x, y):
-    """The released code: the residual is on the projected query, scores are divided by sqrt(dim_V), no W_o, no norms."""
+    """The released code: the residual on the projected query, scores divided by sqrt(dim_V), no W_o, no norms."""
     q, k, v = linear(params["query"], x), linear(params["key"], y), linear(params["value"], y)
     o = q + attention(q, k, v, np.sqrt(DIM))
     return o + np.maximum(linear(params["rff"]["layer_0"], o), 0)

@@ -25,7 +25,7 @@ KERNELS = {"kernel_intention", "nystroem_intention"}
 
 
 def values(name, x):
-    """Values for an operator from real numbers [..., k]: those, or for LABELS the one-hot rows of their largest column."""
+    """Values for an operator from real numbers [..., k]: those, or for LABELS one-hot rows of their largest column."""
     if name not in LABELS:
         return x
     x = np.concatenate([x, -x], -1) if x.shape[-1] == 1 else x
@@ -113,7 +113,7 @@ REFERENCES = {
 
 
 def condition(name, k):
-    """Condition number of the system that an operator solves for keys k, the larger of primal and dual; 1 if it solves none."""
+    """Condition number of the system of an operator for keys k, the larger of primal and dual; 1 without a system."""
     if name not in ALPHA:
         return 1.0
     if name in KERNELS:

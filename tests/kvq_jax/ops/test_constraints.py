@@ -1,4 +1,4 @@
-"""Constraints on the weights: quadratic programs by SciPy, optimality conditions, methods against each other, derivatives."""
+"""Constraints on the weights: quadratic programs by SciPy, optimality, methods against each other, derivatives."""
 
 import functools
 
@@ -23,7 +23,7 @@ few = settings(max_examples=12, deadline=None, derandomize=True)
 
 
 def draw(n=8, d=4, k=2, p=3, seed=0, dtype=np.float64):
-    """Keys, values, constraints and bounds; for p > d some constraints depend on others, but all can be met together."""
+    """Keys, values, constraints and bounds. For p > d some constraints depend on others; all can be met together."""
     rng = np.random.default_rng(seed)
     constraints, inside = rng.normal(size=(d, p)), rng.normal(size=d)
     bounds = constraints.T @ inside - rng.uniform(0, 0.5, p)
@@ -52,7 +52,7 @@ def quadratic_program(key, value, constraints, bounds):
 
 
 def check_optimality(w, key, value, constraints, bounds, tolerance=1e-8):
-    """Karush, Kuhn and Tucker: feasible, and the gradient is a non-negative mix of the constraints that hold with equality."""
+    """Karush, Kuhn and Tucker: feasible, and the gradient is a non-negative mix of the active constraints."""
     slack = np.asarray(constraints.T @ w - bounds)
     assert slack.min() >= -tolerance
     gradient = np.asarray(key.T @ (key @ w - value) + ALPHA * w)

@@ -48,7 +48,7 @@ def test_a_1x1_convolution_is_a_dense_layer_on_the_unfolded_grid():
 
 
 def test_permutation_law_of_convolutions():
-    """1x1: equivariant to every permutation of pixels. Larger: only to translations, exactly so with circular padding."""
+    """1x1: equivariant to every permutation of pixels. Larger: to translations only, exact with circular padding."""
     image, rows = draw(2, 4, 5, 3), np.random.default_rng(2).permutation(20)
     permute = lambda grid: fold(unfold(grid)[:, rows], (4, 5))
     small, large = draw(1, 1, 3, 6, seed=1), draw(3, 3, 3, 6, seed=1)

@@ -1,4 +1,4 @@
-"""Kernels, kernel Intention, whitening and Nystroem: scikit-learn, identities, laws and gradients where they could fail."""
+"""Kernels, kernel Intention, whitening and Nystroem: scikit-learn, identities, laws, gradients at hard points."""
 
 import functools
 

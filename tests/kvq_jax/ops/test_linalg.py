@@ -20,7 +20,7 @@ def system(n, condition, seed=0):
 
 
 def test_a_batch_of_library_calls_is_a_loop():
-    """On two cores, independent batches in one program used to wait for each other for ever: see linalg.one_at_a_time."""
+    """On two cores, independent batches in one program used to wait for ever: see linalg.one_at_a_time."""
     matrices = jnp.stack([jnp.asarray(system(12, 10, seed), jnp.float32) for seed in range(6)]).reshape(2, 3, 12, 12)
     rhs = jnp.ones((2, 1, 12, 2))
 

@@ -81,7 +81,7 @@ def in_four_parts(q, k, v):
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**16), spread=st.sampled_from([1e3, 1e4, 1e30]))
 def test_huge_scores(dtype, tolerance, seed, spread):
-    """Scores of +-1e4 and beyond, with close rivals among them: the log-normaliser alone could not tell those apart in float32."""
+    """Scores of +-1e4 and beyond, with rivals so close that a float32 log-normaliser could not tell them apart."""
     with jax.enable_x64(dtype == np.float64):
         rng = np.random.default_rng(seed)
         score = np.where(rng.random((N, 1)) < 0.5, spread, rng.choice([-spread, spread / 2], (N, 1)))

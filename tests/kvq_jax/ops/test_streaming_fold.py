@@ -37,7 +37,7 @@ def test_chunked_is_the_operator_over_batches_dtypes_and_remainders(name):
     expected, expected_half, nothing = jax.jit(lambda: outputs(OPS[name]))()
     scale = float(jnp.abs(expected_half.astype(float)).max())
     for size in (5, 40):
-        out, out_half, empty = jax.jit(lambda: outputs(streaming.chunked(name, size)))()
+        out, out_half, empty = jax.jit(lambda size=size: outputs(streaming.chunked(name, size)))()
         close(out, expected, 3e-5)
         assert out_half.dtype == jnp.bfloat16
         close(out_half.astype(float) / scale, expected_half.astype(float) / scale, 0.03)
@@ -63,7 +63,7 @@ def test_prefix_states_are_the_loop(name, x64):
     state = start
     for i in range(7):
         state, out = step(state, k[i : i + 1], v[i : i + 1], mask[i : i + 1])
-        trees_close(jax.tree.map(lambda x: x[i], states), state, 1e-11)
+        trees_close(jax.tree.map(lambda x, i=i: x[i], states), state, 1e-11)
         close(outputs[i], out, 1e-11)
 
 

@@ -59,7 +59,7 @@ def test_forgetting_what_has_faded(x64):
     cut=st.sampled_from([0, 3, 6, 9]),
 )
 def test_weights_and_forgetting_are_weighted_least_squares(seed, factor, keep, cut):
-    """Against NumPy: weights times l^(n - i), where n counts points that are not masked; sums, and the recursive inverse."""
+    """Against NumPy: weights times l^(n - i), n the points that are not masked; sums, and the recursive inverse."""
     with jax.enable_x64(True):
         _, k, v = draw(seed)
         keep, weight = np.asarray(keep), np.random.default_rng(seed).choice([0, 0.3, 1, 4], N)
