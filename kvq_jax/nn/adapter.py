@@ -11,27 +11,27 @@ from kvq_jax.nn.multihead import SCALINGS
 
 
 def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..., jax.Array]:
-    """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention, which it lets be any member of KVQ space.
+    """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention.
 
     Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals
-    flax.linen.dot_product_attention, also in its dropout of weights for the same random key, except that a query with
-    no key left gets zeros and not the mean of the masked values. Every op of the table is linear in the values, so
-    op(query, key, I) is its matrix of weights: that is what dropout acts on, and what `sow_weights=True` stores under
+    flax.linen.dot_product_attention, and drops the same weights for the same random key. One thing differs: a query
+    with no key left gets zeros, not the mean of the masked values. Every op of the table is linear in the values, so
+    op(query, key, I) is its matrix of weights. Dropout acts on that matrix, and `sow_weights=True` stores it under
     'attention_weights'.
 
     Args:
-        op: a name, a function or dict(name=..., **options), as kvq_jax.nn.Mixer has it; an option that is an array [H]
-            differs between heads. An attention_fn has no parameters, so that alpha cannot be learnt.
+        op: a name, a function or dict(name=..., **options), as in kvq_jax.nn.Mixer. An option that is an array [H] has
+            a value for each head. There are no parameters here, so alpha cannot be learnt.
         scaling: the factor on the query, a name of kvq_jax.nn.SCALINGS.
 
     Returns:
         attention_fn(query [..., M, H, d], key [..., N, H, d], value [..., N, H, k], mask=None, *, dropout_rng=None,
-        dropout_rate=0.0, broadcast_dropout=True, deterministic=True, module=None) -> [..., M, H, k], where mask
-        broadcasts against [..., H, M, N] and what is not zero takes part (Flax makes masks of floats).
+        dropout_rate=0.0, broadcast_dropout=True, deterministic=True, module=None) -> [..., M, H, k]. The mask
+        broadcasts against [..., H, M, N]; what is not zero takes part (Flax makes masks of floats).
 
     Raises:
-        ValueError: if a name or option is unknown, or there is an alpha_kind; from attention_fn also if shapes do not
-            fit, or dropout lacks its random key.
+        ValueError: if a name or option is unknown, or for an alpha_kind; from attention_fn also if shapes do not fit,
+            or dropout lacks its random key.
     """
     said, factor = resolve(op), choose(SCALINGS, scaling, "scaling")
     if said.alpha_kind is not None:

@@ -43,17 +43,17 @@ ALPHA_KINDS = {
 
 
 class Alpha(nn.Module):
-    """alpha, ready to be an op's `alpha=`. It starts at `initial`, whatever the kind.
+    """The ridge alpha of an operator. Every kind starts at `initial`.
 
-    - 'fixed': the number itself, no parameter; a Python number, so that 0 selects an op's pseudo-inverse.
+    - 'fixed': the number itself, without a parameter. It stays a Python number, so that 0 selects the pseudo-inverse.
     - 'softplus': softplus(theta) > 0. The Intention paper gives no alpha for regression; this is our default.
-    - 'sigmoid': sigmoid(theta) in (0, 1), the Informer's (Intention paper, Appendix 8); 0.5 is theta = 0.
-    - 'set': softplus(MLP(mean_i [K_i, V_i])) > 0, the dashed path of Figure 12 (Intention paper, Appendix 1), whose
-      function of (K, V) the paper leaves open. The last layer starts with zero weights, so that alpha starts at
-      `initial` for every set.
+    - 'sigmoid': sigmoid(theta) in (0, 1), as in the Informer (Intention paper, Appendix 8); theta = 0 is 0.5.
+    - 'set': softplus(MLP(mean_i [K_i, V_i])) > 0, the dashed path of Figure 12 (Intention paper, Appendix 1). The paper
+      leaves this function of (K, V) open. Its last layer starts with zero weights, so that every set starts at
+      `initial`.
 
-    `shape` () is one alpha; (H,) one for each head of a `MultiHead`, whose heads are a leading dimension of the op.
-    The field is not called `init` because that is a method of every Flax module.
+    `shape` is () for one alpha, or (H,) for one in each head of a `MultiHead`, whose heads are a leading dimension of
+    the op. The field is not called `init` because that is a method of every Flax module.
 
     Raises ValueError if the kind is unknown or `initial` is outside its range, and for 'set' without keys and values.
     """
@@ -67,11 +67,10 @@ class Alpha(nn.Module):
     def __call__(
         self, key: jax.Array | None = None, value: jax.Array | None = None, *, mask: jax.Array | None = None
     ) -> jax.Array | float:
-        """-> alpha [*shape], float32; the number of a 'fixed' alpha has no shape; of 'set' [..., *shape], one for each
-        set.
+        """-> alpha [*shape], float32. 'fixed' gives its number, 'set' [..., *shape]: one for each set.
 
-        key [..., N, d], value [..., N, k] and mask [..., N] (True = take part) matter to 'set' alone. Without any key
-        left the mean is zero. A set's leading dimensions are the first of the op's: with heads, [batch, H].
+        Only 'set' reads key [..., N, d], value [..., N, k] and mask [..., N], True = take part. With no key left their
+        means are zero. A set's leading dimensions are the first of the op's: with heads, [batch, H].
         """
         kind = choose(ALPHA_KINDS, self.kind, "kind of alpha")
         if not kind.contains(self.initial):

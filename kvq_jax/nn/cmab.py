@@ -15,13 +15,12 @@ from kvq_jax.ops.streaming import Stream
 
 
 class CMAB(Block):
-    """Encodes a set of any size in latents of fixed size:
+    """Encodes a set of any size in latents of fixed size (Section 3.2):
 
         L_B' = SelfAttention(CrossAttention(L_B, D)),  L_I' = SelfAttention(CrossAttention(L_I, L_B'))
 
-    (Section 3.2), where L_B [num_latents, features] are parameters of the block and L_I are the latents it is given:
-    those of the block before, or the model's own. Each attention is followed by a GEGLU and has its norms, as in the
-    released code, whose parameter names these are.
+    L_B [num_latents, features] are parameters of the block; L_I are its input latents, those of the block before or the
+    model's own. A GEGLU follows each attention. Norms and parameter names are those of the released code.
 
     Only the first attention sees the set D, at queries that never change. So there are two ways to the same latents:
 
@@ -29,13 +28,12 @@ class CMAB(Block):
         state = block.update(block.init_state(), context)                  # in parts, in any order;
         latents = block.read(block.merge(state, other_state), latents)     # any op with a stream
 
-    through `apply(variables, ..., method="update")`. A state is that of the stream: log-normaliser and average for
-    softmax, K'K and K'V for Intention, and so on, for each head; its size does not depend on the number of points. An
-    update costs one projection of the new points and their scores with num_latents queries; the latents are computed by
-    `read` alone.
+    through `apply(variables, ..., method="update")`. The state is the stream's, for each head: log-normaliser and
+    average for softmax, K'K and K'V for Intention. Its size does not depend on the number of points. An update projects
+    the new points and compares them with num_latents queries; only `read` computes the latents.
 
-    `op` is for all attentions, `cross_op` (None: op) for the first, so that an op without state, such as
-    sigma-Intention, may still work among latents.
+    `cross_op` (None: op) is the op of the first attention, `op` that of all others. An op without a stream, such as
+    sigma-Intention, can thus mix the latents of a block that streams.
 
     Raises ValueError if a name is unknown, shapes do not fit, or for a state of an op that has none.
     """
@@ -74,8 +72,7 @@ class CMAB(Block):
         self.latent_self_attn, self.latent_ff = attention(self.op), feed_forward()
 
     def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-        """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' [..., m,
-        features].
+        """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' like L_I.
 
         Leading dimensions broadcast: latents [m, features] may serve a batch of contexts.
         """

@@ -23,9 +23,10 @@ def cholesky(
     bound: bool,
     jitter: float,
 ) -> dist.Distribution:
-    """N(mean, L L') with L = tril(P P'); its diagonal |p_i|^2 or, bounded, 0.05 + 0.95 tanh |p_i|^2; then + jitter.
+    """N(mean, L L') with L = tril(P P') and its diagonal |p_i|^2 or, if `bound`, 0.05 + 0.95 tanh |p_i|^2.
 
-    L L' is not P P', and changes with the order of the targets: no function of a set of targets.
+    `jitter` is added to the diagonal of L. L L' is not P P'. It depends on the order of the targets, so this is no
+    function of a set.
     """
     diagonal = jnp.sum(jnp.square(factor), -1)
     if bound:
@@ -64,16 +65,16 @@ COVARIANCES = {"cholesky": cholesky, "lowrank": low_rank}
 class CovarianceHead(Block):
     """Encodings of M targets -> a multivariate normal of their M dy outputs, index = target * dy + output.
 
-    Nguyen and Grover 2022, TNP (arXiv 2207.04179), TNP-ND. An MLP reads the mean of each target from its
-    encoding. A TransformerEncoder lets targets attend to one another, and an MLP makes `rank` numbers for each output:
-    the rows of P [M dy, rank]. Then one of COVARIANCES:
+    Nguyen and Grover 2022, TNP (arXiv 2207.04179), TNP-ND. An MLP maps each target's encoding to its mean. A
+    TransformerEncoder lets targets attend to one another, and an MLP gives each output `rank` numbers, the rows of
+    P [M dy, rank]. The covariance is one of COVARIANCES:
 
         'cholesky'  Sigma = L L', L = tril(P P')            what all published regression results used
         'lowrank'   Sigma = P P' + diag(exp(e))             e an MLP of the encodings
 
-    The text derives the low-rank form; the Cholesky form is of full rank, and depends on the order of the targets.
-    `bound` limits its diagonal to [0.05, 1), as published for EMNIST. No jitter is published; where Sigma grows, give
-    some.
+    The paper's text derives the low-rank form. The Cholesky form has full rank and depends on the order of the targets.
+    `bound` limits its diagonal to [0.05, 1), as published for EMNIST. No jitter is published; give some where Sigma
+    grows.
 
     An absent target is independent of all others and has variance 1: see
     kvq_jax.models.neural_processes.predictive.log_prob.

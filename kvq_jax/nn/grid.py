@@ -14,12 +14,11 @@ from kvq_jax.ops.grid import fold, unfold
 
 
 class GridAttention(Block):
-    """fold(attention(unfold(X))): "A mathematical view of attention" (slides), higher-order attention on images (h, w,
-    c) and video (t, h, w, c).
+    """fold(attention(unfold(X))): attention on images (h, w, c) and video (t, h, w, c).
 
-    Without query_sizes it is self-attention, and the output has the grid of the input. With query_sizes (h', w') the
-    queries are parameters on a grid of that size, which is the output's: smaller samples down, larger samples up.
-    Points carry no position.
+    Higher-order attention of "A mathematical view of attention" (slides). Without query_sizes it is self-attention, and
+    the output has the grid of the input. With query_sizes (h', w') the queries are parameters on a grid of that size,
+    which is the output's: a smaller grid samples down, a larger one up. Points carry no position.
 
     Raises ValueError if a name is unknown or shapes do not fit.
     """

@@ -45,14 +45,14 @@ STATISTICS = {"transductive": _of_the_episode, "running": _running}
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015, arXiv 1502.03167) that says whose statistics it takes.
+    """Batch normalisation (Ioffe and Szegedy 2015, arXiv 1502.03167) with a choice of statistics.
 
         y = scale (x - mean) / sqrt(variance + epsilon) + bias
 
-    statistics='transductive': those of the episode, its targets among them, in training and in evaluation alike. So do
-    MAML's and many other published few-shot models; a prediction then depends on the other targets, which is worth some
-    points. 'running': in training those of all episodes of the batch, in evaluation their averages, which live in the
-    collection 'batch_stats' and are updated in training: every target is predicted by itself.
+    'transductive': the statistics of the episode, targets included, in training and in evaluation. MAML and many other
+    published few-shot models do this. A prediction then depends on the other targets, which is worth some points.
+    'running': in training the statistics of all episodes of the batch; in evaluation their running averages, kept in
+    the collection 'batch_stats'. Every target is then predicted by itself.
 
     Raises ValueError for unknown statistics.
     """
@@ -71,12 +71,11 @@ class BatchNorm(nn.Module):
 
 
 def max_pool(x: jax.Array) -> jax.Array:
-    """The largest of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C]; an odd last row or column is left
-    out.
+    """The maximum of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C].
 
-    As the larger of neighbours: CPUs compute its gradient many times faster than that of a window reduction. That of a
-    maximum over an axis would divide by the number of places that equal it, which is 0 where the compiler computes a
-    map twice and rounds it in two ways.
+    An odd last row or column is left out. Pairwise maxima: a fast gradient on CPU, where that of a window reduction is
+    many times slower. The gradient of a maximum over an axis divides by the number of places that equal it, which is 0
+    where XLA computes a map twice and rounds it in two ways.
 
     Raises ValueError for fewer than 2 x 2 pixels.
     """
@@ -92,8 +91,8 @@ def max_pool(x: jax.Array) -> jax.Array:
 def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Array:
     """DropBlock (Ghiasi et al. 2018, arXiv 1810.12890): zeroes squares of size x size in each map, rescales the rest.
 
-    x [..., H, W, C]. About the share `rate` is dropped: centres are drawn with rate / size^2, corrected for the border.
-    A size above H or W means the whole map's.
+    x [..., H, W, C]. About the share `rate` is dropped: centres are drawn at rate / size^2, corrected for the border. A
+    `size` above H or W is the whole map's.
     """
     height, width = x.shape[-3:-1]
     size = min(size, height, width)
@@ -111,8 +110,8 @@ def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Arra
 class Convolution(nn.Module):
     """A convolution of size x size pixels, size odd, without bias, padded with zeros to keep the shape.
 
-    CPUs compute it as one product of two matrices, of all windows and the kernel: inside a loop, such as that over
-    training steps, XLA's own convolutions are ten times slower there. Elsewhere it is XLA's.
+    On CPU it is one product of two matrices, all windows times the kernel: XLA's own convolutions are ten times slower
+    inside a loop, such as that over training steps. Elsewhere it is XLA's.
     """
 
     features: int
@@ -145,9 +144,9 @@ class ConvEncoder(nn.Module):
     """Blocks of [3 x 3 convolution, batch norm, ReLU, 2 x 2 max pool], flattened: the encoder of matching networks.
 
     Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28
-    x 28. MAML has 32 filters. The convolutions have no bias, which batch norm would take away.
+    x 28. MAML has 32 filters. The convolutions have no bias, which batch norm would remove.
 
-    Raises ValueError for unknown statistics and for images too small to be halved so often.
+    Raises ValueError for unknown statistics, and for images too small to be halved by every block.
     """
 
     features: Sequence[int] = (64, 64, 64, 64)
@@ -163,18 +162,17 @@ class ConvEncoder(nn.Module):
 
 
 class ResNet12(nn.Module):
-    """Four residual blocks of three 3 x 3 convolutions each, halved after each block (He et al. 2016, for few-shot
-    learning).
+    """Four residual blocks of three 3 x 3 convolutions, each block followed by a 2 x 2 max pool (He et al. 2016).
 
     In each block: [convolution, batch norm] three times with LeakyReLU(0.1) between, plus a shortcut of a 1 x 1
-    convolution and batch norm, then LeakyReLU and 2 x 2 max pool. Of two published widths the default is that of
-    MetaOptNet (Lee et al. 2019, arXiv 1904.03758); (64, 128, 256, 512) is the other. The Intention paper (Appendix 5)
-    does not say which. Its accuracy is that of networks without regularisation, which is the default here;
-    drop_rate=0.1 is MetaOptNet's: dropout in the first two blocks, DropBlock of 5 x 5 in the others, from the start and
-    not, as there, increasing over 40,000 steps.
+    convolution and batch norm, then LeakyReLU and 2 x 2 max pool. Two widths are published: the default is that of
+    MetaOptNet (Lee et al. 2019, arXiv 1904.03758), the other (64, 128, 256, 512). The Intention paper (Appendix 5) does
+    not say which; its accuracy is that of networks without regularisation, which is the default here. drop_rate=0.1 is
+    MetaOptNet's: dropout in the first two blocks, DropBlock of 5 x 5 in the others. Ours is constant; theirs increases
+    over 40,000 steps.
 
     Features: 16,000 of an 84 x 84 image, 640 of 28 x 28, and 640 of any with `pool`, the mean over positions.
-    Raises ValueError for unknown statistics and for images too small to be halved so often.
+    Raises ValueError for unknown statistics, and for images too small to be halved by every block.
     """
 
     features: Sequence[int] = (64, 160, 320, 640)

@@ -14,13 +14,13 @@ from kvq_jax.nn.multihead import SCALINGS
 
 
 class LearnableQueryAttention(Block):
-    """O = op(s Q, X W_k, X W_v) W_o in every head, where Q is a parameter and not a function of the input.
+    """O = op(s Q, X W_k, X W_v) W_o in every head, where the queries Q are parameters.
 
-    "A mathematical view of attention" (slides), learnable queries, with rows as points: invariant to the order of the
-    elements of X, and its output has as many elements as there are queries. use_output=False is the slides' form with
-    one head, without W_o. With no element left, the heads are zero and the output is the bias of W_o.
+    Learnable queries of "A mathematical view of attention" (slides), with rows as points. The output has one row for
+    each query and does not depend on the order of X. use_output=False with one head is the slides' form, without W_o.
+    With no element left, the heads are zero and the output is the bias of W_o.
 
-    Raises ValueError if a name is unknown, shapes do not fit, or out_features is given where there is no output layer.
+    Raises ValueError if a name is unknown, shapes do not fit, or out_features is given without an output layer.
     """
 
     num_queries: int

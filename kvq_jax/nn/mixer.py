@@ -46,8 +46,8 @@ class Resolved(NamedTuple):
 def resolve(op: Op) -> Resolved:
     """The operator, options and learnt alpha of an op.
 
-    Raises ValueError, one line: unknown op, option or kind of alpha (the nearest is named), an alpha_kind for an
-    operator without alpha, or one whose alpha could leave the operator's domain.
+    Raises ValueError, one line: for an unknown op, option or kind of alpha (the nearest is named), for an alpha_kind of
+    an operator without alpha, and for a kind whose alpha could leave the operator's domain.
     """
     given = dict(op) if isinstance(op, Mapping) else {"name": op}
     if "name" not in given:
@@ -76,15 +76,14 @@ def resolve(op: Op) -> Resolved:
 
 
 class Mixer(Block):
-    """output = op(query, key, value), with the options of `op` and, where it says so, a learnt alpha.
+    """output = op(query, key, value), with options and, where asked for, a learnt alpha.
 
         Mixer("softmax")                                                  # the operator's defaults, nothing learnt
-        Mixer(dict(name="nystroem_intention", landmarks=16))              # an option
+        Mixer(dict(name="nystroem_intention", landmarks=32))              # an option
         Mixer(dict(name="informer", alpha=0.5, alpha_kind="sigmoid"))     # a parameter that starts at 0.5
 
-    `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS; `alpha` is then where it starts (None given: the operator's
-    default). Kind 'set' makes alpha a function of the keys and values, one for each set and head, with the same
-    parameters.
+    `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS. The learnt alpha starts at `alpha`, by default the operator's own.
+    Kind 'set' makes alpha a function of keys and values: one for each set and head, by one MLP.
 
     Raises ValueError as `resolve`, if alpha starts outside its range, and if the operator has no stream or weights.
     """

@@ -25,17 +25,16 @@ class MultiHead(Block):
 
         output = concatenate_h(op(s Q W_q^h, K W_k^h, V W_v^h)) W_o
 
-    with biases, and s set by `scaling`, whatever the op. The heads are a leading dimension of the op, [..., H, N, d],
-    and a learnt alpha is one for each head. `head_features` is the width of one head (Haiku's key_size); the heads'
-    widths add up, so that no width needs to be divisible by anything. With no key left, the heads are zero and the
-    output is the bias of the last layer.
+    with biases; `scaling` sets s for every op. The heads are a leading dimension of the op, [..., H, N, d], and each
+    has its own learnt alpha. `head_features` is the width of one head (Haiku's key_size), so that no width needs to be
+    divisible by the number of heads. With no key left, the heads are zero and the output is the bias of the last layer.
 
-    Keys may also arrive in parts, as flax.linen.MultiHeadDotProductAttention has it for decoding: with `position`,
+    Keys may also arrive in parts, as in decoding with flax.linen.MultiHeadDotProductAttention. With `position`,
     projected keys and values are written into rows position, position + 1, ... of the variables cached_key and
-    cached_value, whose number of rows is that of the mask, and the op sees all rows that the mask keeps.
+    cached_value, which have as many rows as the mask. The op sees all rows that the mask keeps.
 
-    Raises ValueError if a name is unknown, if out_features is given where there is no output layer, or for a position
-    without a mask.
+    Raises ValueError if a name is unknown, if out_features is given without an output layer, or for a position without
+    a mask.
     """
 
     num_heads: int

@@ -1,14 +1,14 @@
-"""Encoders and decoder of CNP, CANP, NP, ANP, BNP and BANP, as the published code has them.
+"""Encoders and decoder of CNP, CANP, NP, ANP, BNP and BANP, as in the published code.
 
-An encoder makes of pairs (x, y) a representation for queries, in one call or in parts, in any order:
+An encoder turns pairs (x, y) into a representation for queries, in one call or in parts, in any order:
 
     representation = encoder(x, y, query, mask=mask)    # [..., M, features]; of pooling, [..., 1, features]
     representation = encoder.read(encoder.remember(x, y, mask=mask), query)    # the same
     state = encoder.update(encoder.init_state(batch), x, y, mask=mask)
     representation = encoder.read(encoder.merge(state, other_state), query)
 
-through `apply(variables, ..., method="update")`. The state has a constant size where the context does not attend to
-itself and, for cross-attention, where the op's state serves any query: Intention, Informer, linear attention, the mean.
+through `apply(variables, ..., method="update")`. The state has a constant size if the context does not attend to itself
+and, for cross-attention, if the op's state serves any query: Intention, Informer, linear attention, the mean.
 
 Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP
 and CMANP take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
@@ -169,11 +169,10 @@ class CrossAttentionEncoder(Block):
 
 
 class Decoder(nn.Module):
-    """MLP(representations, x) of `depth` linear layers, with the first layer's sum over its inputs open to one more
-    term.
+    """MLP(representations, x) of `depth` linear layers; the first layer can take one more input.
 
-    `extra` is multiplied by a matrix of its own, without bias, and added before the first ReLU: the bootstrapped
-    representation of BNP and BANP. Inputs broadcast: one vector for all points, or samples as leading dimensions.
+    That is `extra`: it has a matrix of its own, without bias, and is added before the first ReLU. BNP and BANP give it
+    their bootstrapped representation. Inputs broadcast: one vector for all points, or samples as leading dimensions.
 
     Raises ValueError if an initialiser's name is unknown, or depth is below 2.
     """

@@ -17,14 +17,13 @@ from kvq_jax.ops import OPS
 
 
 class NPFormerLayer(ResidualLayer):
-    """A layer around a neural process of the set with itself (Garnelo and Czarnecki 2023, arXiv 2305.10203, Appendix
-    8):
+    """A layer around a neural process of the set with itself (Garnelo and Czarnecki 2023, Appendix 8).
 
         E_C = e_C(mean_i [E_K,i ; E_V,i]),  E_Z,i = e_Z([E_Q,i ; E_C])
 
-    E_Q, E_K, E_V are linear in the input, `embed_features` wide in all: heads would make no difference before e_C,
-    which sees them all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as
-    the other layers of the family have it; the paper prints none here. With no element left the mean is zero.
+    E_Q, E_K, E_V are linear in the input, each `embed_features` wide. Heads would change nothing, since e_C sees them
+    all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as in the other
+    layers of the family; the paper (arXiv 2305.10203) prints none here. With no element left the mean is zero.
 
     Raises ValueError if a name is unknown.
     """
@@ -68,7 +67,7 @@ class Former(Block):
 
     Garnelo and Czarnecki 2023, Section 5.5 and Appendix 8: 1 or 4 layers, 20 % of the inputs dropped. Their X has 512
     features and E_Z has 1024, so that the residual E_Z + X of the first layer needs a map; this one is ours. With
-    norm='pre' the output is normalised once more.
+    norm='pre' a last LayerNorm follows.
 
     Raises ValueError if a name is unknown; TypeError if an option is not a field of the layer.
     """

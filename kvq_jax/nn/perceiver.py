@@ -27,8 +27,8 @@ PRENORM_RESIDUALS = {"normalized": lambda x, normed: normed, "input": lambda x, 
 class PerceiverAttention(Block):
     """concatenate_h(op(s X W_q, C W_k, C W_v)) W_o + b_o, where only the last layer has a bias.
 
-    `to_kv` is one matrix, keys first. The methods are the parts, for streaming: `heads` of the queries may be compared
-    with `pairs` of the context that arrive over time, in the state of `stream`, before `output`.
+    `to_kv` is one matrix, keys first. To stream, call the parts: `stream` at x, updated with the `pairs` of a context
+    that arrives over time; then `output` of what the stream reads.
 
     Raises ValueError if a name is unknown, shapes do not fit, or from `stream` if the op has no state of constant size.
     """
@@ -95,7 +95,7 @@ class GEGLU(nn.Module):
 class PreNormAttention(nn.Module):
     """f(x', LN(c)) + x' with x' = LN(x), or f(x', x') + x' without a context, where f is a PerceiverAttention.
 
-    The residual of the released code starts from the normalised input x'; residual='input' is the usual pre-norm, + x.
+    The residual of the released code starts from the normalised input x'. residual='input' is the usual pre-norm, + x.
     Raises as `PerceiverAttention`.
     """
 
@@ -150,10 +150,9 @@ class PreNormGEGLU(nn.Module):
 
 
 class PerceiverBlock(Block):
-    """An attention and then a GEGLU, each as above: the unit of which encoders and decoders of LBANP and EQTNP are
-    stacks.
+    """An attention and a GEGLU, each as above. Encoders and decoders of LBANP and EQTNP are stacks of these.
 
-    `cross`: it attends to a context, else to its own input. Raises as `PerceiverAttention`.
+    With `cross` it attends to a context, else to its own input. Raises as `PerceiverAttention`.
     """
 
     features: int = 64

@@ -7,9 +7,8 @@ from kvq_jax.ops import uniform_attention
 
 
 def set_mean(rows: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """The mean of rows [..., N, k] that mask [..., N] keeps (True = take part), [..., 1, k]; zero where it keeps none.
+    """The mean of the rows [..., N, k] that mask [..., N] keeps (True = take part), [..., 1, k]; zero if it keeps none.
 
-    It is the op 'uniform' with one query for all: what a neural process makes of its context (Garnelo et al. 2018,
-    arXiv 1807.01622).
+    The op 'uniform' with one query: the aggregation of a neural process (Garnelo et al. 2018, arXiv 1807.01622).
     """
     return uniform_attention(jnp.zeros((1, rows.shape[-1]), rows.dtype), rows, rows, mask=mask)

@@ -9,10 +9,10 @@ def fourier_features(x: jax.Array, levels: int) -> jax.Array:
 
     x [..., d] -> [..., d + 2 d (levels + 1)], in float32 at least; levels = 0 means no position features: x itself.
 
-    Made for coordinates in [-1, 1]: the slowest wave then has one period over the range, so that only x itself, which
-    is why it is kept, tells -1 from 1. On a grid of n coordinates with spacing 2 / (n - 1), levels above log2((n - 1) /
-    2) alias; they still tell neighbours apart. The Intention paper (Appendix 4.2) adds an unspecified positional
-    encoding to pixel positions; this is our choice, with levels = 6.
+    Made for coordinates in [-1, 1]. The slowest wave has one period over that range, so only x itself tells -1 from 1.
+    On a grid of n coordinates with spacing 2 / (n - 1), levels above log2((n - 1) / 2) alias; they still tell
+    neighbours apart. The Intention paper (Appendix 4.2) adds an unspecified positional encoding to pixel positions;
+    this is our choice, with levels = 6.
 
     Raises ValueError if levels is negative.
     """

@@ -36,9 +36,9 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     """A 7x7 convolution and a 3x3 maximum, each of stride 2, stages of basic blocks, and the mean over all pixels.
 
-    Stage s = 0, 1, ... has blocks[s] blocks of width 2^s width, and all stages but the first halve the image. The
-    default is ResNet-34, whose features are the 512 of Garnelo and Czarnecki 2023 (arXiv 2305.10203, Appendix 8). Batch
-    normalisation uses its running statistics, unless `train`, when it uses the batch's and updates them (collection
+    Stage s = 0, 1, ... has blocks[s] blocks of width 2^s width. All stages but the first halve the image. The default
+    is ResNet-34, whose features are the 512 of Garnelo and Czarnecki 2023 (arXiv 2305.10203, Appendix 8). Batch
+    normalisation uses its running statistics; with `train` it uses the batch's and updates them (collection
     'batch_stats').
     """
 

@@ -1,7 +1,7 @@
 """Blocks of the Set Transformer (Lee et al. 2019, arXiv 1810.00825): MAB, SAB, ISAB, PMA and rFF, over any op.
 
 The paper and its released code compute different functions. Every difference is a field, and SET_FORMS names the two
-sets of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code's: its runs made the published numbers.
+sets of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code's, which made the published numbers.
 
 | field      | 'paper'                         | 'code' (the default)                                               |
 | residual   | 'paper': X + Multihead(X, Y, Y) | 'code': W_q X + heads, on the projected query; any width of X      |
@@ -10,9 +10,8 @@ sets of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code'
 | use_output | True: heads are mixed by W_o    | False: the heads side by side; four linear layers with bias in all |
 | use_bias   | False                           | True, of the projections                                           |
 
-A masked element of a set is absent: nobody attends to it. Its own row of an output means nothing, and what stands in
-its place may be any finite number. With no element left, the heads are zeros, and only what comes from the queries
-remains.
+A masked element of a set is absent: nobody attends to it. Its own row of an output means nothing, and its contents may
+be any finite number. With no element left, the heads are zeros, and only what comes from the queries remains.
 """
 
 import dataclasses
@@ -39,10 +38,9 @@ RESIDUALS = {"paper": lambda x, projected: x, "code": lambda x, projected: proje
 
 
 class RFF(MLP):
-    """Row-wise feed-forward layers, each followed by ReLU: [..., N, a] -> [..., N, features[-1]] (Lee et al., Section
-    3.1).
+    """Row-wise feed-forward layers, each linear and followed by ReLU (Lee et al., Section 3.1).
 
-    Linear layers of the given `features`; the same function of every element. Raises as `MLP`.
+    The same function of every element: [..., N, a] -> [..., N, features[-1]]. Raises as `MLP`.
     """
 
     activate_final: bool = True
@@ -76,12 +74,11 @@ class SetBlock(Block):
 class MAB(SetBlock):
     """Multihead attention block (Lee et al., Section 3.1).
 
-        H = LayerNorm(X + Multihead(X, Y, Y)),  MAB(X, Y) = LayerNorm(H + rFF(H))
+        paper:  H = LayerNorm(X + Multihead(X, Y, Y)),                  MAB(X, Y) = LayerNorm(H + rFF(H))
+        code:   O = W_q X + concatenate_h(op(s Q_h, K_h, V_h)),         MAB(X, Y) = O + relu(W O)
 
-    in the paper's form; in the code's, O = W_q X + concatenate_h(op(s Q_h, K_h, V_h)), MAB(X, Y) = O + relu(W O).
-
-    The methods are the parts, for streaming: `pairs` of Y may arrive over time, in the state of `stream`, which is read
-    at the `heads` of any X, before `output`.
+    To stream, call the parts: `stream`, updated with the `pairs` of a Y that arrives over time and read at the `heads`
+    of any X; then `output`.
 
     Raises ValueError if a name is unknown, num_heads does not divide dim, shapes do not fit, under residual='paper' X
     is not dim wide, or from `stream` if the op has no state of constant size for queries yet to come.
@@ -152,7 +149,7 @@ class ISAB(SetBlock):
 
         H = MAB(I, X),  ISAB_m(X) = MAB(X, H)
 
-    with m learnt inducing points I [1, m, dim]. They start as the released code's: PyTorch's Xavier uniform bound of a
+    with m learnt inducing points I [1, m, dim]. They start as in the released code: PyTorch's Xavier uniform bound of a
     tensor of three dimensions, sqrt(6 / (dim (m + 1))), which is not that of a matrix [m, dim]. Raises as `MAB`.
     """
 

@@ -36,10 +36,10 @@ class ResidualLayer(Block):
 
         O_1 = LayerNorm(E_Z + X),  O_2 = LayerNorm(e_O(O_1) + O_1)
 
-    where e_O is an MLP with one hidden layer. That is norm='post'; with 'pre' each branch reads a normalised input and
-    the sum is not normalised; 'none' has no LayerNorm. `dropout` acts on both branches, in training
-    (deterministic=False), with the random stream 'dropout'. A masked element is absent: nobody attends to it, and its
-    own row means nothing.
+    where e_O is an MLP with one hidden layer. That is norm='post'. With 'pre' each branch reads a normalised input and
+    the sum is not normalised; 'none' has no LayerNorm. In training (deterministic=False) `dropout` acts on both
+    branches, with the random stream 'dropout'. A masked element is absent: nobody attends to it, and its own row means
+    nothing.
 
     Raises ValueError if a name is unknown.
     """
@@ -102,7 +102,7 @@ class TransformerLayer(ResidualLayer):
         num_keys: int | None = None,
         position: jax.Array | int | None = None,
     ) -> jax.Array:
-        """As the layer's; num_keys and position: see below.
+        """Multi-head self-attention of x.
 
         Args:
             x: [..., N, d].
@@ -123,10 +123,9 @@ class TransformerLayer(ResidualLayer):
 
 
 class TransformerEncoder(Block):
-    """A stack of layers as PyTorch's nn.TransformerEncoder has them: post-norm, ReLU, its initialisation; here over any
-    op.
+    """A stack of layers as in PyTorch's nn.TransformerEncoder, post-norm with ReLU and its initialisation, over any op.
 
-    The heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
+    Heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
     PyTorch, where they are deep copies of one.
 
     Raises ValueError if a name is unknown, or num_heads does not divide the width.

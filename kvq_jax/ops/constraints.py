@@ -1,15 +1,17 @@
-"""Linear constraints on the regression weights: C'w >= c or C'w = c (Garnelo and Czarnecki 2023, Section 3.2, after
-Theil and van de Panne 1960).
+"""Least squares with linear constraints on the weights: C'w >= c or C'w = c.
 
-For every column of V the weights solve   min_w |K w - v|^2 + alpha |w|^2   subject to C'w >= c,  C [d, p], c [p].
-With G = K'K + alpha I, w* = G^-1 K'v and Z = G^-1, constraints that are met with equality, the active ones, C_a and
-c_a, give
+Garnelo and Czarnecki 2023, Section 3.2, after Theil and van de Panne 1960. For every column v of V the weights solve
+
+    min_w |K w - v|^2 + alpha |w|^2   subject to   C'w >= c,      C [d, p], c [p].
+
+Constraints that are met with equality are active. With G = K'K + alpha I, w* = G^-1 K'v, Z = G^-1 and the active C_a,
+c_a:
 
     w = w* + Z C_a lambda,   (C_a'Z C_a) lambda = c_a - C_a'w*
 
-which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in the choice of the active set, and
-derivatives are those of the equations above for the final one (they are exact unless a constraint is on the verge of
-becoming active).
+which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in how they find the active set.
+Derivatives are those of these equations for the final set, exact unless a constraint is on the verge of becoming
+active.
 """
 
 from collections.abc import Callable
@@ -114,10 +116,11 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
 
 
 def _non_negative(key, value, keep, alpha) -> Array:
-    """w >= 0 [..., d, k] from systems of N equations. With K_f the keys' free columns, those whose constraint is not
-    active,
+    """w >= 0 [..., d, k] from systems of N equations.
 
-    w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
+    With K_f the columns of K whose constraint is not active,
+
+        w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
     """
     rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)[..., None]
     n, d = rows.shape[-2:]
@@ -197,11 +200,10 @@ def _violated(conditions: Conditions, gap: Array, equality: Array) -> tuple[Arra
 
 
 def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
-    """The active set of the optimum of the dual, min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0 (free for
-    equalities).
+    """The active set of the optimum of the dual.
 
-    The dual has p variables whatever d is. Most columns are done after a few exchanges; steps that always end do the
-    others.
+    The dual is min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0, free for equalities. It has p variables
+    whatever d is. Most columns are done after a few exchanges; a method that always ends does the others.
     """
     gap, constant = lax.stop_gradient(gap), lambda active: lax.stop_gradient(conditions(active))
     tolerance = 10 * gap.shape[-1] * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
@@ -210,13 +212,12 @@ def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array
 
 
 def _exchanged(conditions: Conditions, gap: Array, equality: Array, tolerance: Array) -> tuple[Array, Array]:
-    """(active set, whether it is the optimum's [..., 1]) by block principal pivoting: Portugal, Judice and Vicente
-    1994; Kim and Park 2011, Section 4.
+    """(active set, whether it is the optimum's [..., 1]) by block principal pivoting.
 
-    Active constraints with a negative multiplier and inactive ones that are violated change sides, all at once. Where
-    that has not made them fewer than ever before, only those do that are at least half as wrong as the worst of their
-    side: unlike the published rule, one at a time, this may not end, but it takes far fewer exchanges, and all columns
-    wait for the last.
+    Portugal, Judice and Vicente 1994; Kim and Park 2011, Section 4. Active constraints with a negative multiplier and
+    inactive ones that are violated change sides, all at once. If they are no fewer than ever before, only those change
+    that are at least half as wrong as the worst of their side. The published rule, one at a time, always ends; this one
+    may not, but takes far fewer exchanges, and all columns wait for the last.
     """
     p = gap.shape[-1]
 
@@ -246,8 +247,8 @@ def _stepped(
 ) -> Array:
     """The active set by the method of Lawson and Hanson 1974, Section 23.3; where `done`, `active` as it is.
 
-    A step either solves for the active multipliers, and then activates the constraint that is violated most, or, if a
-    multiplier would become negative, goes only as far as the first zero and deactivates that constraint.
+    A step solves for the active multipliers and activates the constraint that is violated most. If a multiplier would
+    become negative, the step goes only as far as the first zero and deactivates that constraint.
     """
     p = gap.shape[-1]
 

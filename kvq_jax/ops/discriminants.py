@@ -1,19 +1,20 @@
-"""Classical linear models as covariance and label maps: w = Sigma^-1 K' y (Garnelo and Czarnecki 2023, Section 3.2 and
-its proof).
+"""Classical linear models as covariance and label maps: w = Sigma^-1 K'y (Garnelo and Czarnecki 2023, Section 3.2).
 
-    ridge         Sigma = K'WK + alpha I                      y = W Y, with sample weights W (I if none)
+    intention     Sigma = K'WK + alpha I                      y = W Y, with sample weights W (I if none)
     ls_svm        Sigma = K'WK + alpha diag(1, .., 1, 0)      y = W (2 Y - 1), K with a column of ones
     lda           Sigma = scatter about the mean + alpha I    y_c = Y_c / N_c - (1 - Y_c) / (N - N_c)
     within_class  Sigma = scatter about the mean of each key's class + alpha I, y_c as lda. The paper calls this "QDA"
     qda           not of this form: a covariance, and so a quadratic boundary, for every class
 
-Values are labels: one column [N, 1] of 0 and 1 for two classes, or one-hot columns [N, C]. Scores [M, C] are larger
-where a class is likelier. `ridge` and `ls_svm` take any real values. Corrected against the paper: its weighted ridge
-has y = sqrt(W) Y beside an unweighted K; its label map of LDA gives a multiple of the sum of the class means, not their
-difference. Its "QDA" is Fisher's discriminant with the pooled within-class scatter; for two classes its weights are
-parallel to those of its LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)'.
+Values are labels: one column [N, 1] of 0 and 1 for two classes, or one-hot columns [N, C]. `intention` and `ls_svm`
+take any real values. Scores [M, C] are larger where a class is likelier.
 
-Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels in
+Corrected against the paper (Section 3.2 and its proof): its weighted ridge regression has y = sqrt(W) Y beside an
+unweighted K; its label map of LDA gives a multiple of the sum of the class means, not their difference. Its "QDA" is
+Fisher's discriminant with the pooled within-class scatter. For two classes its weights are parallel to those of its
+LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)'.
+
+Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels
 between 0 and 1 count as parts of a key. The gradient for a sample weight of exactly 0 is taken as 0.
 """
 
@@ -41,13 +42,13 @@ def ls_svm(
     sample_weight: Array | None = None,
     route: str = "auto",
 ) -> Array:
-    """Q w + b with (w, b) least squares on the labels 2 V - 1, and |w|^2 but not b penalised.
+    """Q w + b with (w, b) least squares on the labels 2 V - 1; |w|^2 is penalised, b is not.
 
-    [K 1]'W[K 1] + alpha diag(1, .., 1, 0): LS-SVM, Garnelo and Czarnecki 2023, proof of Section 3.2; the same as the
+    [K 1]'W[K 1] + alpha diag(1, .., 1, 0): LS-SVM, Garnelo and Czarnecki 2023, proof of Section 3.2. The same as the
     dual system of Suykens and Vandewalle 1999 with gamma = 1 / alpha. Solved as ridge regression on centred data, which
-    is the same regression with b eliminated. Every column is a problem of its own: one against the rest.
+    eliminates b. Every column is a problem of its own: one against the rest.
 
-    Args, Returns, Raises: as `ridge`; value [..., N, C] holds labels 0 and 1.
+    Args, Returns, Raises: as `intention`; value [..., N, C] holds labels 0 and 1, or any real values.
     """
     route = least_squares.checked_route(alpha, route)
 
@@ -116,11 +117,11 @@ def within_class(
     rule: str = "bayes",
     route: str = "auto",
 ) -> Array:
-    """Discriminant with the pooled within-class scatter: w = (sum_c sum_{i in c} (k_i - m_c)(k_i - m_c)' + alpha I)^-1
-    K'y.
+    """Discriminant with the pooled within-class scatter: w = (S + alpha I)^-1 K'y.
 
-    The "QDA" of Garnelo and Czarnecki 2023, proof of Section 3.2; everybody else's LDA: with rule 'bayes' and alpha = 0
-    it is scikit-learn's LinearDiscriminantAnalysis(solver='lsqr'). For real QDA see `qda`.
+    S = sum_c sum_{i in c} (k_i - m_c)(k_i - m_c)'. The "QDA" of Garnelo and Czarnecki 2023, proof of Section 3.2;
+    everybody else's LDA: with rule 'bayes' and alpha = 0 it is scikit-learn's
+    LinearDiscriminantAnalysis(solver='lsqr'). For real QDA see `qda`.
 
     Args, Returns, Raises: as `lda`.
     """

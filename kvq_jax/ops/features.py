@@ -1,11 +1,10 @@
-"""Whitening and Nystroem features: a kernel as inner products of vectors (Garnelo and Czarnecki 2023, Section 3.1, Eq.
-4).
+"""Whitening and Nystroem features: a kernel as inner products (Garnelo and Czarnecki 2023, Section 3.1, Eq. 4).
 
     phi(X) = k(X, L) k(L, L)^-1/2     with phi(X) phi(X)' = k(X, L) k(L, L)^-1 k(L, X)
 
-With the keys themselves as landmarks L this is the paper's whitening, exact on the keys; with m < N landmarks it is the
+With the keys themselves as landmarks L this is the paper's whitening, exact on the keys. With m < N landmarks it is the
 Nystroem approximation of Williams and Seeger 2001. Any operator on these features is a kernel operator: Intention
-becomes kernel ridge regression, and the discriminants of kvq_jax.ops.discriminants become kernel discriminants.
+becomes kernel ridge regression, and kvq_jax.ops.discriminants become kernel discriminants.
 """
 
 import numbers
@@ -33,10 +32,10 @@ def whitening(
     jitter: float | None = None,
     root: str = "cholesky",
 ) -> Array:
-    """phi(X) = k(X, L) R with R R' = k(L, L)^-1: Garnelo and Czarnecki 2023, Section 3.1, Eq. 4. Apply it to queries
-    and keys.
+    """phi(X) = k(X, L) R with R R' = k(L, L)^-1: Garnelo and Czarnecki 2023, Section 3.1, Eq. 4.
 
-    Predictions are the same for every such R. The linear kernel with L = K gives the paper's phi(X) = X K'(KK')^-1/2.
+    Apply it to queries and keys. Predictions are the same for every such R. The linear kernel with L = K gives the
+    paper's phi(X) = X K'(KK')^-1/2.
 
     Args:
         x: [..., M, d].
@@ -148,9 +147,9 @@ def nystroem_intention(
 def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: int) -> tuple[Array, Array]:
     """The pivots of a pivoted Cholesky factorisation of k(K, K): each is the key that those before it explain least.
 
-    Fine and Scheinberg 2001. Time O(N count^2). The choice depends on the set of keys alone: they are put in the order
-    of their projections on one direction first, so that ties and rounding fall alike whatever the order they came in.
-    No gradient passes through it.
+    Fine and Scheinberg 2001, in time O(N count^2). The keys are first sorted by their projection on one direction. Ties
+    and rounding then fall alike for every order of the keys, and the choice depends on the set alone. No gradient
+    passes through it.
 
     Args:
         kernel: (x [..., M, d], y [..., N, d]) -> [..., M, N].
@@ -227,9 +226,9 @@ ROOTS = {"cholesky": _cholesky_root, "symmetric": _symmetric_root}
 def inverse_sqrt(matrix: Array) -> Array:
     """matrix^-1/2 [..., n, n] of a symmetric positive definite matrix, by eigenvalues.
 
-    Its derivative (Daleckii and Krein 1965) divides by sums of roots of eigenvalues, never by differences of
-    eigenvalues as the derivative of eigenvectors does, and so is finite for repeated ones. Eigenvalues below n eps
-    times the largest count as that.
+    Its derivative (Daleckii and Krein 1965) divides by sums of roots of eigenvalues. The derivative of eigenvectors
+    would divide by differences of eigenvalues, which is not finite for repeated ones. Eigenvalues below n eps times the
+    largest count as that.
     """
     return _inverse_sqrt(matrix)[0]
 

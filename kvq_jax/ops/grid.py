@@ -1,9 +1,8 @@
-"""Attention over images and video by mode-3 unfolding: a grid becomes its points, an operator mixes them, and the
-output is folded back onto the query's grid ("A Mathematical View of Attention Models in Deep Learning", higher-order
-attention).
+"""Attention over images and video: a grid becomes its points, an operator mixes them, and the output is folded back.
 
-The slides unfold h x w x c along its third mode to c x hw, columns being points; here points are rows, so that is hw x
-c. Points are in row-major order, for queries and outputs alike.
+Higher-order attention by mode-3 unfolding of "A Mathematical View of Attention Models in Deep Learning" (slides), which
+unfold h x w x c along the third mode to c x hw, columns being points. Here points are rows, so that is hw x c. Points
+are in row-major order, for queries and outputs alike.
 """
 
 import math

@@ -1,11 +1,12 @@
-"""Intention: attention's least-squares sibling (Garnelo and Czarnecki 2023, arXiv 2305.10203), with sigma-Intention,
-the Informer forms and the regression weights w(K, V) as an output. Rows are points: K [N, d], V [N, k], Q [M, d].
+"""Intention: attention's least-squares sibling (Garnelo and Czarnecki 2023, arXiv 2305.10203).
 
     primal:  Q (K'K + alpha I_d)^-1 K'V         dual:  Q K' (KK' + alpha I_N)^-1 V
 
-The two (Sections 3 and 3.1) are equal for every alpha > 0, and for alpha = 0 both mean Q pinv(K) V. The systems are
-solved in float32 at least, whatever the inputs' dtype, with all products at full precision; the output has the inputs'
-dtype. Masks are those of kvq_jax.ops.masks; under a mask [..., M, N] every query has a regression of its own.
+with sigma-Intention, the Informer forms, and the regression weights w(K, V) as an output. Rows are points: K [N, d],
+V [N, k], Q [M, d]. The two forms (Sections 3 and 3.1) are equal for every alpha > 0; for alpha = 0 both mean Q pinv(K)
+V. Systems are solved in float32 at least, whatever the inputs' dtype, with all products at full precision; the output
+has the inputs' dtype. Masks are those of kvq_jax.ops.masks; under a mask [..., M, N] every query has a regression of
+its own.
 """
 
 import jax
@@ -28,10 +29,10 @@ def intention(
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
-    """Q (K'WK + alpha I)^-1 K'WV: Garnelo and Czarnecki 2023, Section 2; with sample weights W, the proof of Section
-    3.2.
+    """Q (K'WK + alpha I)^-1 K'WV: least squares of values on keys, read at the queries.
 
-    That is (weighted) ridge regression, read at the queries. Without weights it is Q K' (KK' + alpha I)^-1 V.
+    Garnelo and Czarnecki 2023, Section 2: ridge regression. With sample weights W it is that of the proof of Section
+    3.2; without, it also is Q K' (KK' + alpha I)^-1 V.
 
     Args:
         query: [..., M, d].
@@ -70,10 +71,9 @@ def sigma_intention(
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
-    """softmax_n(Q (K'K + alpha I)^-1 K') V = softmax_n(Q K' (KK' + alpha I)^-1) V: Garnelo and Czarnecki 2023, Section
-    2.
+    """softmax_n(Q (K'K + alpha I)^-1 K') V = softmax_n(Q K' (KK' + alpha I)^-1) V.
 
-    The softmax runs over the N keys, with no further temperature.
+    Garnelo and Czarnecki 2023, Section 2. The softmax runs over the N keys, with no further temperature.
 
     Args:
         query: [..., M, d].
@@ -145,8 +145,7 @@ def informer(
     route: str = "auto",
     form: str = "informer",
 ) -> Array:
-    """Q K' [(1 - alpha) KK' + alpha I]^-1 V: `intention` in the Informer's form (Garnelo and Czarnecki 2023, Appendix
-    8).
+    """Q K' [(1 - alpha) KK' + alpha I]^-1 V: Intention in the Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     alpha is sigmoid(theta) there, with theta = 0 at the start: hence 0.5. Shapes, options and errors: see `intention`.
     """

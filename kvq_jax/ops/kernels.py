@@ -1,14 +1,13 @@
-"""Kernels, and Intention with them: kernel ridge least_squares. (Garnelo and Czarnecki 2023, arXiv 2305.10203, Sections
-3.1 and 5.2.)
+"""Kernels, and Intention with them: kernel ridge regression (Garnelo and Czarnecki 2023, Section 3.1).
 
-A kernel is a function (x [..., M, d], y [..., N, d]) -> [..., M, N], positive definite. The names of KERNELS have a
-width, gamma: a number, an array > 0 that may be learnt and broadcasts against the leading dimensions, or a name of
-BANDWIDTHS, a rule that sets it from the keys. The paper prints the Gaussian kernel without its minus and gives no
-gamma.
+A kernel is a positive definite function (x [..., M, d], y [..., N, d]) -> [..., M, N]. The names of KERNELS have a
+width, gamma: a number; an array > 0, which may be learnt and broadcasts against the leading dimensions; or a name of
+BANDWIDTHS, a rule that sets it from the keys. The paper (arXiv 2305.10203, Section 5.2) prints the Gaussian kernel
+without its minus and gives no gamma.
 
 Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding there would be as large as the distance
-between near points, and makes kernel matrices indefinite. Gradients are finite for duplicate points; where a kernel has
-a cusp at distance 0 (laplacian, matern12), its derivative there is taken as 0.
+between near points, and kernel matrices would be indefinite. Gradients are finite for duplicate points; the derivative
+of a cusp at distance 0 (laplacian, matern12) is taken as 0.
 """
 
 import math
@@ -89,11 +88,10 @@ KERNELS: dict[str, Kernel] = {
 
 
 def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
-    """gamma = 1 / (d var), var the mean over coordinates of the keys' variance; 1 / (d sqrt(var)) for the laplacian
-    kernel.
+    """gamma = 1 / (d var), with var the keys' variance, averaged over coordinates.
 
-    scikit-learn's 'scale' for keys whose coordinates have one mean; ours does not change when the keys are moved
-    together.
+    1 / (d sqrt(var)) for the laplacian kernel. It is scikit-learn's 'scale' for keys whose coordinates have one mean;
+    ours does not change when the keys are moved together.
     """
     spread = least_squares.mean(jnp.square(key - least_squares.mean(key, keep)), keep).mean(-1, keepdims=True)
     return kernel.by_variance(key.shape[-1], least_squares.positive(spread))
@@ -123,11 +121,10 @@ BANDWIDTHS = {"variance": by_variance, "median": by_median}
 def bind(
     kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None
 ) -> Callable[[Array, Array], Array]:
-    """A kernel (x, y) -> [..., M, N] of a name and a width for keys [..., N, d] of which keep [..., N, 1] (None: all)
-    count.
+    """A kernel (x, y) -> [..., M, N] from a name and a width.
 
-    An array gamma is [..., 1, 1]. A callable is itself the kernel. Where all keys are one point the rules give gamma =
-    1.
+    Rules for the width see the keys [..., N, d] that keep [..., N, 1] (None: all) counts; where these are one point
+    they give gamma = 1. An array gamma is [..., 1, 1]. A callable is itself the kernel.
 
     Raises:
         ValueError: for an unknown kernel or rule, or a number gamma that is not positive.

@@ -66,10 +66,11 @@ def gram(rows: Array) -> Array:
 def solve(matrix: Array, rhs: Array) -> Array:
     """Solves matrix @ x = rhs for a symmetric positive definite matrix, by Cholesky.
 
-    Gradients are further solves with the same factor (lax.custom_linear_solve), so nothing is differentiated through
-    the factorisation. Nearly all of the work is in matrix products, which on CPUs run several times faster than library
-    substitutions: the matrix is factored by halves, and the triangle of a block of at most LEAF rows is inverted (never
-    the matrix itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
+    Gradients are further solves with the same factor (lax.custom_linear_solve): nothing is differentiated through the
+    factorisation. Nearly all of the work is matrix products, which on CPU run several times faster than library
+    substitutions: the matrix is factored by halves, and triangles of at most LEAF rows are inverted (never the matrix
+    itself).
+    The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
 
     Args:
         matrix: [..., n, n], symmetric positive definite; the result is not finite where it is not.
@@ -97,20 +98,19 @@ def solve(matrix: Array, rhs: Array) -> Array:
 def pinv(matrix: Array) -> Array:
     """Moore-Penrose pseudo-inverse [..., d, N] of matrix [..., N, d] by singular values.
 
-    Singular values below 10 d eps times the largest count as zero: a cut-off that does not depend on N, so that rows of
+    Singular values below 10 d eps times the largest count as zero. This cut-off does not depend on N, so that rows of
     zeros (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the
-    pseudo-inverse itself and is finite for every matrix, also one of zeros or with repeated singular values.
+    pseudo-inverse itself. It is finite for every matrix, also for zeros or repeated singular values.
     """
     return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
 
 
 @jax.custom_jvp
 def cholesky(matrix: Array) -> Array:
-    """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix; NaN where that is not
-    positive definite.
+    """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix.
 
-    As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL = L tril(L^-1 dA L^-T), half of
-    the diagonal.
+    NaN if A is not positive definite. As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL
+    = L tril(L^-1 dA L^-T), half of the diagonal.
     """
     return _cholesky((matrix + transpose(matrix)) / 2)
 
@@ -138,12 +138,11 @@ def _inverse_triangle_jvp(primals, tangents):
 
 
 def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of matrices [..., n, m] that calls LAPACK, on CPUs as a loop over the leading dimensions, also those
-    of a vmap.
+    """A function of matrices [..., n, m] that calls LAPACK; on CPU a loop over the leading dimensions.
 
-    jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and waits for them in one of
-    these. A program with as many independent batches as threads, such as six layers with Intention on two cores, then
-    waits for ever. A loop over calls of a few microseconds is no slower.
+    Those of a vmap count too. jaxlib 0.10 spreads a batch of LAPACK calls over the threads of the running program and
+    waits for them in one of these. A program with as many independent batches as threads, such as six layers with
+    Intention on two cores, then waits for ever. A loop over calls of a few microseconds is no slower.
     """
 
     def loop(*arrays):

@@ -1,7 +1,7 @@
-"""The variance of the Intention map Z = Q K'[KK']^-1 and three ways to scale it (Garnelo and Czarnecki 2023, Appendix
-9, Figure 15).
+"""The variance of the Intention map Z = Q K'[KK']^-1 and three ways to scale it.
 
-Optional: the authors trained modules of up to 4 to 6 layers unscaled.
+Garnelo and Czarnecki 2023, Appendix 9, Figure 15. Optional: the authors trained modules of up to 4 to 6 layers
+unscaled.
 """
 
 import math
@@ -28,10 +28,10 @@ MAP_SCALINGS: dict[str, Callable] = {
 def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: float | Array = 0.0) -> Array:
     """Z: Q K'[KK']^-1 ('none'), sqrt(d) times that ('sqrt'), or 0.5 sqrt(d) Q K'[s KK' + (1 - s) I]^-1 ('sigmoid').
 
-    Garnelo and Czarnecki 2023, Appendix 9. s = sigmoid(theta) multiplies KK', while in the Informer (Appendix 8) 1 -
-    alpha does: the same at theta = 0, and opposite in the sign of theta. At theta = 0 the factor 0.5 cancels: sqrt(d) Q
-    K'(KK' + I)^-1. Without a ridge the inverse is Moore and Penrose's: Q K'(KK')^+ = Q K^+. Variance of its entries:
-    `map_variance`.
+    Garnelo and Czarnecki 2023, Appendix 9. Here s = sigmoid(theta) multiplies KK'; in the Informer (Appendix 8) 1 -
+    alpha does. The two agree at theta = 0 and are opposite in the sign of theta. At theta = 0 the factor 0.5 cancels:
+    sqrt(d) Q K'(KK' + I)^-1. Without a ridge the inverse is that of Moore and Penrose: Q K'(KK')^+ = Q K^+.
+    `map_variance` is the variance of its entries.
 
     Args:
         query: [..., M, d].
@@ -61,9 +61,9 @@ def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: flo
 def map_variance(n: int | np.ndarray, d: int | np.ndarray) -> np.ndarray:
     """The variance of an entry of Z = Q K^+ for Q [M, d], K [N, d] of independent N(0, 1) entries; not in the paper.
 
-    1 / (d - N - 1) for d > N + 1 and d / (N (N - d - 1)) for d < N - 1, by the mean of an inverse Wishart matrix;
-    infinite between. Scaled by sqrt(d) it is d times that, which tends to 1 as d grows. With one key: E[1 / |k|^2] = 1
-    / (d - 2). The explosion for small d in the paper's Figure 15 comes from inverting the singular KK' of d < N.
+    By the mean of an inverse Wishart matrix it is 1 / (d - N - 1) for d > N + 1, d / (N (N - d - 1)) for d < N - 1, and
+    infinite between. Scaled by sqrt(d) it is d times that, which tends to 1 as d grows. With one key: E[1 / |k|^2] =
+    1 / (d - 2). The explosion for small d in the paper's Figure 15 comes from inverting the singular KK' of d < N.
 
     Args:
         n: number of keys N, an array or a number.

@@ -1,13 +1,12 @@
-"""Streaming: operators of KVQ space as states of constant size, with one algebra (see `Stream`):
+"""Streaming: operators of KVQ space as states of constant size, with one algebra (see `Stream`).
 
-    stream = softmax_stream(query)                  # or intention_stream(), whose queries may come later
+    stream = softmax_stream(query)                 # or intention_stream(), whose queries may come later
     state = stream.init(d, k)
     state = stream.update(state, key, value, mask)
     state = stream.merge(state, other)
     output = stream.read(state)                    # = softmax_attention(query, every key seen, every value seen)
 
-Sigma-Intention and the sigma-Informer are missing on purpose: their softmax over keys needs the Gram matrix of all keys
-first, so no state of constant size exists.
+Sigma-Intention and the sigma-Informer have no stream: their softmax over keys needs the Gram matrix of all keys first.
 """
 
 from collections.abc import Callable

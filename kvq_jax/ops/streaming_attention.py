@@ -1,14 +1,13 @@
-"""Attention with fixed queries as a stream (softmax, Laplace, erf): the state belongs to the queries the stream is made
-with.
+"""Attention with fixed queries as a stream: softmax, Laplace, erf. A state belongs to the queries of its stream.
 
 Softmax attention follows Feng et al. 2023, CMANP (arXiv 2305.14567), Sections 3.1.1 and A.1: with the log-normaliser
 log c and the running average CA of a query, new scores s_i and values v_i give
 
     log c' = log(c + sum_i exp(s_i)),    CA' = c / c' CA + sum_i exp(s_i) / c' v_i.
 
-One thing differs: log c is kept as a maximum score and the sum of exp(s_i - maximum), and CA as the sum that it
-divides. In one float32 number a log-normaliser of 1e4 is rounded by 5e-4, and with it all weights; a maximum is a score
-itself and is kept exactly.
+One thing differs. Instead of log c we keep a maximum score and the sum of exp(s_i - maximum), and instead of CA the sum
+that this divides. One float32 number rounds a log-normaliser of 1e4 by 5e-4, and with it all weights; a maximum is
+itself a score and exact.
 """
 
 import numbers

@@ -20,9 +20,9 @@ class Stream(NamedTuple):
     """An operator as a monoid: states of sets of keys, merged by an associative operation whose identity is `init`.
 
     States are exact: however the keys are split into updates and merges, `read` gives what the operator gives for all
-    of them at once. The merge is commutative too, unless the stream forgets exponentially (then `a` comes before `b`).
-    States compute in float32 at least, and in float64 if a key, value or query is float64; leading axes broadcast, as
-    in the operator.
+    of them. The merge is commutative too, unless the stream forgets exponentially (then `a` comes before `b`). States
+    compute in float32 at least, and in float64 if a key, value or query is float64. Leading axes broadcast, as in the
+    operator.
     """
 
     init: Callable[..., State]  # (d, k, *, batch=(), dtype=float32) -> state of no keys
@@ -44,11 +44,11 @@ def fold(
 ) -> State:
     """Updates a state with a long context, chunk by chunk: Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.1.2.
 
-    Beside its arguments it needs memory for one chunk only, embeddings and scores included. Its gradient computes each
-    chunk again and keeps at most one state per chunk.
+    Memory, embeddings and scores included, is that of one chunk. The gradient computes each chunk again and keeps at
+    most one state per chunk.
 
     Args:
-        stream: see kvq_jax.ops.streaming.STREAMS.
+        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
         state: where to start; `stream.init(d, k)` for no keys.
         key: [..., N, d].
         value: [..., N, k].
@@ -83,7 +83,7 @@ def fold_made(stream: Stream, state: State, make_chunk: Callable[[Array], tuple]
     """Updates a state with chunks that are made inside the scan: memory does not depend on their number.
 
     Args:
-        stream: see kvq_jax.ops.streaming.STREAMS.
+        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
         state: where to start; `stream.init(d, k)` for no keys.
         make_chunk: i (an int32 scalar) -> (key [..., N, d], value [..., N, k]) or (key, value, mask), for chunk i.
         count: number of chunks.
@@ -110,7 +110,7 @@ def prefixes(stream: Stream, state: State, key: Array, value: Array, mask: Array
     `jax.vmap(stream.read)(states)` is the output for every prefix, [N, ..., M, k].
 
     Args:
-        stream: see kvq_jax.ops.streaming.STREAMS.
+        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
         state: where to start; `stream.init(d, k)` for no keys.
         key: [..., N, d].
         value: [..., N, k].
@@ -138,7 +138,7 @@ def merge_devices(stream: Stream, state: State, axis_name: str) -> State:
     Each device sends its state only, never its keys. The result is the same on every device (out_specs=P()).
 
     Args:
-        stream: see kvq_jax.ops.streaming.STREAMS.
+        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
         state: this device's state.
         axis_name: of the mesh.
 

@@ -1,10 +1,9 @@
-"""Operators whose state is a few sums over keys: Intention (K'K and K'V), linear attention (K'V), the mean (number and
-sum).
+"""Operators whose state is a few sums over keys: Intention (K'K, K'V), linear attention (K'V), the mean (number, sum).
 
-Queries may come at `read`. As sums these states can forget what they have seen (subtract), weigh their points, and let
-all points fade: with a forgetting factor l a point counts l^age, where age is the number of points that came after it.
-Rows of a chunk are in order of time; a masked point is absent, and ages nobody. The states of a stream that fades are
-merged in order: merge(earlier, later).
+Queries may come at `read`. Sums can forget what they have seen (subtract), weigh their points, and let all points fade:
+with a forgetting factor l a point counts l^age, where age is the number of points that came after it. Rows of a chunk
+are in order of time. A masked point is absent and ages nobody. States of a stream that fades are merged in order:
+merge(earlier, later).
 """
 
 import numbers
@@ -25,7 +24,7 @@ Array = jax.Array
 class Moments(NamedTuple):
     """Sums of least squares. A prior is a state too: Moments(1., p * eye(d), p * w) pulls towards w.
 
-    It fades if the stream does.
+    It fades as points do.
     """
 
     decay: Array  # [...], l^(number of points): what merging this state after another does to the other
@@ -47,11 +46,10 @@ class MeanState(NamedTuple):
 def intention_stream(
     query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge", forgetting: float | Array = 1.0
 ) -> Stream:
-    """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section
-    3.
+    """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023, Section 3.
 
     With weights and forgetting it minimises sum_i weight_i l^(n-i) |v_i - w'k_i|^2 + alpha |w|^2: recursive least
-    squares (Haykin, Adaptive Filter Theory, chapter 'The Recursive Least-Squares Algorithm'), whose ridge there fades
+    squares (Haykin, Adaptive Filter Theory, chapter 'The Recursive Least-Squares Algorithm'). The ridge there fades
     with l^n; for that start from `Moments(1., alpha * eye(d), zeros)` and read with a smaller alpha.
 
     Args:
@@ -83,8 +81,7 @@ def intention_stream(
 def informer_stream(
     query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer", forgetting: float | Array = 1.0
 ) -> Stream:
-    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the form of Garnelo and Czarnecki 2023,
-    Appendix 8.
+    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the Informer's form (Appendix 8).
 
     Arguments, results and errors: see `intention_stream`.
     """
@@ -94,8 +91,8 @@ def informer_stream(
 def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge") -> Array:
     """w = (K'K + alpha I)^-1 K'V of the keys seen: Garnelo and Czarnecki 2023, Section 3.
 
-    For alpha = 0 the pseudo-inverse of K'K, which cannot tell singular values of K below 1e-3 (float32) of the largest
-    from zero.
+    For alpha = 0 it is the pseudo-inverse of K'K, for which singular values of K below 1e-3 (float32) of the largest
+    are zero.
 
     Args:
         state: of an Intention stream.
@@ -115,8 +112,9 @@ def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge")
 
 
 def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
-    """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2; with forgetting, the retention of Sun et al. 2023
-    (arXiv 2307.08621).
+    """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2.
+
+    With forgetting it is the retention of Sun et al. 2023 (arXiv 2307.08621).
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.

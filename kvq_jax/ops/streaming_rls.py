@@ -1,10 +1,9 @@
-"""Recursive least squares that keeps its solution: the weights and the inverse (K'K + alpha I)^-1, updated by
-Woodbury's identity.
+"""Recursive least squares that keeps its solution: the weights and the inverse (K'K + alpha I)^-1.
 
-A point costs O(d^2 + d k) and reading costs no solve, against O(d^3) per read for the sums of `intention_stream`. What
-is lost: states do not merge, alpha is chosen at the start (with forgetting it fades, as all that came before a point
-does), and rounding accumulates, in proportion to the condition number. Use it where every point is followed by a read;
-use the sums otherwise.
+By Woodbury's identity, a point costs O(d^2 + d k) and a read no solve, against O(d^3) per read for the sums of
+`intention_stream`. In return, states do not merge; alpha is chosen at the start (with forgetting it fades, as all
+earlier points do); and rounding accumulates, in proportion to the condition number. Use it where every point is
+followed by a read, else the sums.
 """
 
 import numbers
@@ -59,11 +58,10 @@ def rls_update(
     *,
     forgetting: float | Array = 1.0,
 ) -> RlsState:
-    """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'; Woodbury's
-    identity for a chunk.
+    """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'.
 
-    With rows scaled by sqrt(c), c_i = weight_i l^(points after i in the chunk), and P faded by l^(points in the chunk):
-    G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
+    A chunk is added at once, by Woodbury's identity. With rows scaled by sqrt(c), c_i = weight_i l^(points after i in
+    the chunk), and P faded by l^(points in the chunk): G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
 
     Args:
         state: see `rls_init`.
