@@ -9,22 +9,16 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.flatten_util import ravel_pytree
 
-from kvq_jax.models import (
-    FEW_SHOT_REGRESSORS,
-    AttentionRegressor,
-    IntentionRegressor,
-    MAMLRegressor,
-    NeuralProcessRegressor,
-)
+from kvq_jax.models import MODELS, AttentionRegressor, IntentionRegressor, MAMLRegressor, NeuralProcessRegressor, Points
 from kvq_jax.models.few_shot import gradient_descent, masked_mean
-from kvq_jax.ops import DISCRIMINANTS, OPS
+from kvq_jax.ops import OPERATORS
 
 KEY = jax.random.key(0)
 N, M = 6, 4
 SMALL = {
-    "intention": IntentionRegressor((12, 10), alpha=0.1),
-    "intention_shared": IntentionRegressor((12, 10), value="shared", fourier_levels=1, alpha=0.1),
-    "intention_weights": IntentionRegressor((12, 10), weight_features=(7,), alpha=0.1),
+    "intention": IntentionRegressor((12, 10)),
+    "intention_shared": IntentionRegressor((12, 10), value="shared", fourier_levels=1),
+    "intention_weights": IntentionRegressor((12, 10), weight_features=(7,)),
     "attention": AttentionRegressor((8, 6), (7, 6), (5,), num_heads=3, head_features=4, fourier_levels=2),
     "neural_process": NeuralProcessRegressor((9, 5), (8, 7)),
     "maml": MAMLRegressor((8, 7), inner_steps=2, inner_rate=0.05),
@@ -33,13 +27,14 @@ each_model = pytest.mark.parametrize("name", SMALL)
 
 
 def tasks(*leading, dx=2, dy=3):
+    """A context with a mask, and target_x."""
     keys = jax.random.split(jax.random.key(1), 4)
-    return (
+    context = Points(
         jax.random.uniform(keys[0], (*leading, N, dx), minval=-1),
         jax.random.normal(keys[1], (*leading, N, dy)),
         jax.random.bernoulli(keys[2], 0.6, (*leading, N)).at[..., 0].set(True),
-        jax.random.uniform(keys[3], (*leading, M, dx), minval=-1),
     )
+    return context, jax.random.uniform(keys[3], (*leading, M, dx), minval=-1)
 
 
 @functools.cache
@@ -78,19 +73,18 @@ PAPER_COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", FEW_SHOT_REGRESSORS)
+@pytest.mark.parametrize("name", PAPER_COUNTS)
 def test_defaults_are_the_sizes_of_the_paper(name):
-    x, y, mask, target = jax.eval_shape(lambda: tasks(8, dx=1, dy=1))
-    model = FEW_SHOT_REGRESSORS[name]()
-    prediction, variables = jax.eval_shape(model.init_with_output, KEY, x, y, mask, target)
+    shapes = jax.eval_shape(lambda: tasks(8, dx=1, dy=1))
+    prediction, variables = jax.eval_shape(MODELS[name].cls().init_with_output, KEY, *shapes)
     assert prediction.shape == (8, M, 1) and prediction.dtype == jnp.float32
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PAPER_COUNTS[name]
 
 
 def test_counts_of_the_pixel_models():
-    x, y, mask, target = jax.eval_shape(lambda: tasks(dx=2, dy=1))
-    for name, model in FEW_SHOT_REGRESSORS.items():
-        variables = jax.eval_shape(model(fourier_levels=6).init, KEY, x, y, mask, target)
+    shapes = jax.eval_shape(lambda: tasks(dx=2, dy=1))
+    for name in PAPER_COUNTS:
+        variables = jax.eval_shape(MODELS[name].cls(fourier_levels=6).init, KEY, *shapes)
         first_layers = {"intention": 1000, "attention": 128, "neural_process": 4000, "maml": 128}[name]
         extra = (2 + 2 * 2 * 7 - 1) * first_layers  # 30 position features where there was one
         assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == PAPER_COUNTS[name] + extra
@@ -99,34 +93,35 @@ def test_counts_of_the_pixel_models():
 @each_model
 def test_context_order_does_not_matter_and_targets_are_alone(name):
     apply, variables = build(name)
-    x, y, mask, target = tasks()
-    prediction = apply(variables, x, y, mask, target)
+    context, target = tasks()
+    prediction = apply(variables, context, target)
     assert prediction.shape == (M, 3) and prediction.dtype == jnp.float32
     order = np.array([3, 1, 5, 0, 2, 4])
-    close(apply(variables, x[order], y[order], mask[order], target), prediction)
-    close(apply(variables, x, y, mask, target[::-1]), prediction[::-1])
-    close(apply(variables, x, y, mask, target[:1]), prediction[:1])
+    close(apply(variables, Points(*(part[order] for part in context)), target), prediction)
+    close(apply(variables, context, target[::-1]), prediction[::-1])
+    close(apply(variables, context, target[:1]), prediction[:1])
 
 
 @each_model
 def test_masked_is_absent(name):
     apply, variables = build(name)
-    x, y, _, target = tasks()
+    (x, y, _), target = tasks()
     mask = jnp.array([True, False, True, True, False, False])
-    masked = apply(variables, x, y, mask, target)
-    close(masked, apply(variables, x[mask], y[mask], None, target))
-    close(masked, apply(variables, jnp.where(mask[:, None], x, 7), jnp.where(mask[:, None], y, -9), mask, target))
+    masked = apply(variables, Points(x, y, mask), target)
+    close(masked, apply(variables, Points(x[mask], y[mask]), target))
+    spoilt = Points(jnp.where(mask[:, None], x, 7), jnp.where(mask[:, None], y, -9), mask)
+    close(masked, apply(variables, spoilt, target))
 
 
 @each_model
 def test_without_context(name):
     apply, variables = build(name)
-    x, y, _, target = tasks(2)
-    mask = jnp.zeros((2, N), bool).at[0, 0].set(True)
-    prediction = apply(variables, x, y, mask, target)
+    (x, y, _), target = tasks(2)
+    context = Points(x, y, jnp.zeros((2, N), bool).at[0, 0].set(True))
+    prediction = apply(variables, context, target)
     assert bool(jnp.isfinite(prediction).all())
-    close(prediction[1], apply(variables, x[1] + 1, y[1] - 1, mask[1], target[1]))
-    gradients = jax.grad(lambda v: jnp.sum(jnp.square(apply(v, x, y, mask, target))))(variables)
+    close(prediction[1], apply(variables, Points(x[1] + 1, y[1] - 1, context.mask[1]), target[1]))
+    gradients = jax.grad(lambda v: jnp.sum(jnp.square(apply(v, context, target))))(variables)
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients))
 
 
@@ -137,7 +132,8 @@ def test_leading_dimensions_are_a_loop(name):
     batched = apply(variables, *arguments)
     assert batched.shape == (2, 3, M, 3)
     for index in [(0, 0), (1, 2)]:
-        close(batched[index], apply(variables, *(array[index] for array in arguments)))
+        context = Points(*(part[index] for part in arguments[0]))
+        close(batched[index], apply(variables, context, arguments[1][index]))
 
 
 @each_model
@@ -155,23 +151,26 @@ def test_every_parameter_learns(name):
 @each_model
 def test_bfloat16_inputs(name):
     apply, variables = build(name)
-    x, y, mask, target = tasks()
-    prediction = apply(variables, *(a.astype(jnp.bfloat16) for a in (x, y)), mask, target.astype(jnp.bfloat16))
+    halved = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(jnp.bfloat16), tasks())
+    prediction = apply(variables, *halved)
     assert prediction.dtype == jnp.float32
-    assert float(jnp.median(jnp.abs(prediction - apply(variables, x, y, mask, target)))) < 0.1
+    assert float(jnp.median(jnp.abs(prediction - apply(variables, *tasks())))) < 0.1
 
 
-VALUE_OPS = [op for op in OPS if op not in DISCRIMINANTS]  # the discriminants take labels for values
+VALUE_OPS = [op for op, row in OPERATORS.items() if not row.labels]
 
 
 @pytest.mark.parametrize(
     "name, op", [*(("intention", op) for op in VALUE_OPS), ("attention", "linear"), ("attention", "informer")]
 )
 def test_any_op(name, op):
-    model = SMALL[name].clone(op=op, alpha=0.5, alpha_kind="sigmoid")
+    learnt = dict(alpha=0.5, alpha_kind="sigmoid") if OPERATORS[op].alpha else {}
+    model = SMALL[name].clone(op=dict(name=op, **learnt))
     prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
     assert bool(jnp.isfinite(prediction).all())
-    assert ("ridge" in variables["params"]) == any(kind in op for kind in ("intention", "informer"))
+    owner = variables["params"] if name == "intention" else variables["params"]["attention"]
+    assert ("mixer" in owner) == bool(learnt)
+    hash(model)
 
 
 def test_the_weight_encoder_starts_as_the_identity():
@@ -185,34 +184,35 @@ def test_the_weight_encoder_starts_as_the_identity():
 
 @pytest.mark.parametrize("name", ["intention", "attention"])
 def test_alpha_may_be_a_function_of_the_context(name):
-    model = SMALL[name].clone(op="intention", alpha_kind="set")
+    op = dict(name="intention", alpha=0.1)
+    model = SMALL[name].clone(op=op | dict(alpha_kind="set"))
     prediction, variables = jax.jit(model.init_with_output)(KEY, *tasks(2))
-    start = SMALL[name].clone(op="intention", alpha_kind="fixed")
-    params = {k: v for k, v in variables["params"].items() if k != "ridge"}
-    close(
-        prediction, start.apply({"params": params}, *tasks(2))
-    )  # it starts at its initial value, whatever the context
+    assert any("mixer" in jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(variables))
+    start = SMALL[name].clone(op=op)  # it starts at its initial value, whatever the context
+    close(prediction, start.apply(variables, *tasks(2)))
 
 
 def test_an_op_without_weights_cannot_encode_them():
-    with pytest.raises(ValueError, match="unknown op with weights 'softmax'"):
+    with pytest.raises(ValueError, match="softmax has no weights: expected one of intention"):
         IntentionRegressor((4,), weight_features=(3,), op="softmax").init(KEY, *tasks())
 
 
 def test_refusals():
-    x, y, mask, target = tasks(2)
+    context, target = tasks(2)
     for name, arguments, message in [
-        ("maml", (x, y[0], mask, target), "context_x and context_y differ"),
-        ("attention", (x, y, mask, target[..., :1]), "context_x and target_x differ"),
-        ("neural_process", (x, y, mask[:, :3], target), r"context_mask \(2, 3\)"),
+        ("maml", (context._replace(y=context.y[0]), target), "context.x and context.y differ"),
+        ("attention", (context, target[..., :1]), "context.x and target_x differ"),
+        ("neural_process", (context._replace(mask=context.mask[:, :3]), target), r"context.mask \(2, 3\)"),
+        ("attention", (context._replace(mask=context.x[..., 0]), target), "context.mask is boolean"),
     ]:
         with pytest.raises(ValueError, match=message):
             SMALL[name].init(KEY, *arguments)
+    intention = dict(name="intention", alpha_kind="softplus")
     for fields, message in [
-        (dict(op="intentoin"), "unknown op 'intentoin'. Did you mean 'intention'"),
+        (dict(op="intentoin"), "unknown op 'intentoin': did you mean 'intention'"),
         (dict(value="id"), "unknown value encoder"),
-        (dict(alpha_kind="soft"), "unknown kind of alpha"),
-        (dict(alpha=-1.0), "softplus alpha starts in"),
+        (dict(op=intention | dict(alpha_kind="soft")), "unknown kind of alpha"),
+        (dict(op=intention | dict(alpha=-1.0)), "softplus alpha starts in"),
     ]:
         with pytest.raises(ValueError, match=message):
             SMALL["intention"].clone(**fields).init(KEY, *tasks(2))
@@ -228,18 +228,21 @@ MASKS = jnp.arange(N) < jnp.arange(1, N + 1)[:, None]
 @each_model
 def test_vmap_over_masks_is_a_loop(name):
     apply, variables = build(name)
-    x, y, _, target = tasks()
-    together = jax.jit(jax.vmap(lambda mask: apply(variables, x, y, mask, target)))(MASKS)
+    (x, y, _), target = tasks()
+    together = jax.jit(jax.vmap(lambda mask: apply(variables, Points(x, y, mask), target)))(MASKS)
     for count in (1, 3, N):
-        close(together[count - 1], apply(variables, x[:count], y[:count], None, target))
+        close(together[count - 1], apply(variables, Points(x[:count], y[:count]), target))
 
 
 def encoder_batches(name, layers):
     """For each kernel of the named layers, the most rows that it multiplies at once under a vmap over MASKS."""
     _, variables = build(name)
-    x, y, _, target = tasks()
-    masked = jax.vmap(lambda variables, mask: SMALL[name].apply(variables, x, y, mask, target), in_axes=(None, 0))
-    jaxpr = jax.make_jaxpr(masked)(variables, MASKS)
+    context, target = tasks()
+
+    def masked(variables, mask):
+        return SMALL[name].apply(variables, context._replace(mask=mask), target)
+
+    jaxpr = jax.make_jaxpr(jax.vmap(masked, in_axes=(None, 0)))(variables, MASKS)
     products = [equation for equation in all_equations(jaxpr.jaxpr) if equation.primitive.name == "dot_general"]
     rows = {}
     for layer in layers:
@@ -277,13 +280,13 @@ def test_encoders_do_not_see_the_masks(name, layers):
 
 def test_many_masks_cost_little_more_than_one():
     model = IntentionRegressor((64, 64, 64))
-    x, y, _, target = tasks()
-    variables = model.init(KEY, x, y, None, target)
+    (x, y, _), target = tasks()
+    variables = model.init(KEY, Points(x, y), target)
 
     def cost(function, mask):
-        return jax.jit(function).lower(variables, x, y, mask, target).compile().cost_analysis()["flops"]
+        return jax.jit(function).lower(variables, Points(x, y, mask), target).compile().cost_analysis()["flops"]
 
-    over_masks = jax.vmap(model.apply, in_axes=(None, None, None, 0, None))
+    over_masks = jax.vmap(model.apply, in_axes=(None, Points(None, None, 0), None))
     many, one = cost(over_masks, MASKS), cost(model.apply, MASKS[0])
     assert many < 2 * one, many / one
 
@@ -297,7 +300,8 @@ def test_inner_steps_by_hand():
     x, y, target = np.array([[1.0], [2.0], [50.0]]), np.array([[1.0], [-1.0], [50.0]]), np.array([[0.0], [3.0]])
     w, b = 0.5, 0.25
     variables = {"params": {"learner": {"layer_0": {"kernel": jnp.array([[w]]), "bias": jnp.array([b])}}}}
-    prediction = model.apply(variables, jnp.array(x), jnp.array(y), jnp.array([True, True, False]), jnp.array(target))
+    context = Points(jnp.array(x), jnp.array(y), jnp.array([True, True, False]))
+    prediction = model.apply(variables, context, jnp.array(target))
     for _ in range(3):
         errors = w * x[:2] + b - y[:2]
         w, b = w - 0.1 * np.mean(2 * errors * x[:2]), b - 0.1 * np.mean(2 * errors)
@@ -306,7 +310,7 @@ def test_inner_steps_by_hand():
 
 def test_adapts_each_task_by_explicit_gradients():
     model, (apply, variables) = SMALL["maml"], build("maml")
-    x, y, mask, target = tasks(2)
+    (x, y, mask), target = tasks(2)
     learner = variables["params"]["learner"]
 
     def network(params, inputs):
@@ -315,7 +319,7 @@ def test_adapts_each_task_by_explicit_gradients():
             inputs = (inputs if index == 0 else jax.nn.relu(inputs)) @ layer["kernel"] + layer["bias"]
         return inputs
 
-    prediction = apply(variables, x, y, mask, target)
+    prediction = apply(variables, Points(x, y, mask), target)
     for task in range(2):
         kept, params = np.flatnonzero(mask[task]), learner
         for _ in range(model.inner_steps):
@@ -326,19 +330,19 @@ def test_adapts_each_task_by_explicit_gradients():
 
 def test_no_context_and_no_steps_are_no_adaptation():
     apply, variables = build("maml")
-    x, y, mask, target = tasks()
+    context, target = tasks()
     close(
-        apply(variables, x, y, jnp.zeros(N, bool), target),
-        SMALL["maml"].clone(inner_steps=0).apply(variables, x, y, mask, target),
+        apply(variables, context._replace(mask=jnp.zeros(N, bool)), target),
+        SMALL["maml"].clone(inner_steps=0).apply(variables, context, target),
     )
 
 
 def test_more_steps_at_evaluation_fit_the_context_better():
     model, (_, variables) = SMALL["maml"], build("maml")
-    x, y, _, _ = tasks()
+    (x, y, _), _ = tasks()
+    points = Points(x, y)
     errors = [
-        float(jnp.mean(jnp.square(model.clone(inner_steps=steps).apply(variables, x, y, None, x) - y)))
-        for steps in (0, 1, 3, 10)
+        float(model.clone(inner_steps=steps).apply(variables, points, points, method="loss")) for steps in (0, 1, 3, 10)
     ]
     assert errors == sorted(errors, reverse=True)
 
@@ -355,12 +359,11 @@ def test_first_and_second_order():
 
 
 def test_first_order_changes_the_gradient_and_not_the_prediction():
-    x, y, mask, target = tasks(2)
     _, variables = build("maml")
 
     def gradient(**fields):
         model = SMALL["maml"].clone(**fields)
-        loss = jax.value_and_grad(lambda v: jnp.mean(jnp.square(model.apply(v, x, y, mask, target) - 1)))
+        loss = jax.value_and_grad(lambda v: jnp.mean(jnp.square(model.apply(v, *tasks(2)) - 1)))
         value, gradients = loss(variables)
         return float(value), np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradients)])
 
@@ -372,7 +375,7 @@ def test_first_order_changes_the_gradient_and_not_the_prediction():
 
 def test_second_order_gradient_against_finite_differences(x64):
     model = MAMLRegressor((5,), inner_steps=3, inner_rate=0.05)
-    arguments = [a.astype(jnp.float64) if a.dtype != bool else a for a in tasks(2)]
+    arguments = jax.tree.map(lambda a: a.astype(jnp.float64) if a.dtype != bool else a, tasks(2))
     variables = jax.tree.map(lambda p: p.astype(jnp.float64), model.init(KEY, *arguments))
     flat, unravel = ravel_pytree(variables)
 
@@ -387,16 +390,26 @@ def test_second_order_gradient_against_finite_differences(x64):
         np.testing.assert_allclose(jax.grad(loss)(flat) @ direction, numeric, rtol=1e-6, atol=1e-9)
 
 
+def test_the_loss_is_the_mean_squared_error_of_the_targets_that_are_there():
+    apply, variables = build("intention")
+    context, x = tasks(2)
+    target = Points(x, jnp.ones((2, M, 3)), jnp.array([[True] * M, [True, False, False, True]]))
+    loss = SMALL["intention"].apply(variables, context, target, method="loss")
+    errors = np.square(apply(variables, context, x) - 1)
+    np.testing.assert_allclose(loss, [errors[0].mean(), errors[1, [0, 3]].mean()], rtol=1e-5)
+
+
 def test_masked_mean():
     x = jnp.array([[1.0, 3.0], [5.0, 7.0], [jnp.inf, 0.0]])
     assert float(masked_mean(x, jnp.array([True, True, False]))) == 4
     assert float(masked_mean(x, jnp.zeros(3, bool))) == 0
+    assert masked_mean(jnp.stack([x, x]), jnp.array([[True, True, False], [True, False, False]])).tolist() == [4, 2]
 
 
 def test_the_paper_s_inner_rate_needs_small_kernels():
     """One sine task on [-6, 6) at rate 0.1 and the paper's size: bounded with the default kernels, not with lecun_normal."""
     x = jnp.linspace(-6, 6, 10)[:, None]
-    arguments = (x, 3 * jnp.sin(x), None, x)
+    arguments = (Points(x, 3 * jnp.sin(x)), x)
     for kernel_init, bound in [("fan_in_uniform", True), ("lecun_normal", False)]:
         model = MAMLRegressor(kernel_init=kernel_init)
         prediction, _ = jax.jit(model.init_with_output)(KEY, *arguments)
@@ -407,12 +420,12 @@ def test_the_paper_s_inner_rate_needs_small_kernels():
 
 
 def untrained_context_error(bias_init, width=200, points=50):
-    model = IntentionRegressor((width,) * 4, alpha=1e-2, alpha_kind="fixed", bias_init=bias_init)
+    model = IntentionRegressor((width,) * 4, op=dict(name="intention", alpha=1e-2), bias_init=bias_init)
     keys = jax.random.split(KEY, 4)
     x = jax.random.uniform(keys[0], (16, points, 1), minval=-6, maxval=6)
     amplitude = jax.random.uniform(keys[1], (16, 1, 1), minval=0.1, maxval=5)
     y = amplitude * jnp.sin(x - jax.random.uniform(keys[2], (16, 1, 1), maxval=jnp.pi))
-    prediction, _ = jax.jit(model.init_with_output)(keys[3], x, y, None, x)
+    prediction, _ = jax.jit(model.init_with_output)(keys[3], Points(x, y), x)
     return float(jnp.mean(jnp.square(prediction - y)))
 
 

@@ -12,16 +12,17 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeClassifier
 
-from kvq_jax.models import FEW_SHOT_CLASSIFIERS, IntentionClassifier, MAMLClassifier, PrototypeClassifier
+from kvq_jax.models import CLASSIFIERS, IntentionClassifier, MAMLClassifier, PrototypeClassifier
 from kvq_jax.models.few_shot_classifiers import LOSSES, class_means, cross_entropy
 from kvq_jax.nn import ConvEncoder
-from kvq_jax.ops import DISCRIMINANTS
+from kvq_jax.ops import OPERATORS
 
 jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
 WAY, SHOT, QUERY = 3, 4, 5
+LABEL_OPS = [name for name, row in OPERATORS.items() if row.labels]
 CONV = ConvEncoder((4,))
 SMALL = {
-    "intention": dict(latent=8, alpha=1.0),
+    "intention": dict(latent=8, op=dict(name="ls_svm", alpha=1.0, alpha_kind="softplus")),
     "attention": dict(latent=8, value_features=(8,), decoder_features=(8,), head_features=4),
     "neural_process": dict(latent=8, decoder_features=(8,)),
     "prototypes": {},
@@ -55,7 +56,7 @@ def episode(*leading, size=6, seed=0):
 
 @functools.cache
 def build(name):
-    model = FEW_SHOT_CLASSIFIERS[name](encoder=CONV, **SMALL[name])
+    model = CLASSIFIERS[name].cls(encoder=CONV, **SMALL[name])
     context, label, target, _ = episode()
     return jit(functools.partial(model.apply, train=False)), jit(model.init)(jax.random.key(1), context, label, target)
 
@@ -95,7 +96,7 @@ def test_leading_dimensions_are_a_loop(name):
 @each_model
 def test_gradients_are_finite_and_reach_every_parameter(name):
     _, variables = build(name)
-    model = FEW_SHOT_CLASSIFIERS[name](encoder=CONV, **SMALL[name])
+    model = CLASSIFIERS[name].cls(encoder=CONV, **SMALL[name])
     context, label, target, answer = episode(2)
 
     def loss(variables):
@@ -109,10 +110,10 @@ def test_gradients_are_finite_and_reach_every_parameter(name):
         assert np.isfinite(leaf).all() and (unseen or np.abs(leaf).max() > 0), place
 
 
-def head(covariance, **options):
+def head(op, alpha, **options):
     """Scores of Intention on raw pixels, through an e_H that leaves them as they are, and the episode in numpy."""
     arrays = episode(size=3)
-    model = IntentionClassifier(Flat(), 9, covariance, alpha_kind="fixed", **options)
+    model = IntentionClassifier(Flat(), 9, dict(name=op, alpha=alpha), **options)
     params = {"latent": {"kernel": jnp.eye(9), "bias": jnp.zeros(9)}}
     scores = jit(model.apply)({"params": params}, *arrays[:3])
     flat = lambda x: np.float64(x).reshape(len(x), -1)
@@ -126,7 +127,7 @@ def test_ls_svm_is_the_ridge_classifier():
 
 
 def test_the_ridge_head_is_ridge_regression_on_one_hot_labels():
-    scores, key, label, query = head("ridge", alpha=2.0)
+    scores, key, label, query = head("intention", alpha=2.0)
     weights = np.linalg.solve(key.T @ key + 2 * np.eye(9), key.T @ np.eye(WAY)[label])
     close(scores, query @ weights)
 
@@ -140,17 +141,20 @@ def test_the_within_class_head_is_what_others_call_lda():
 
 def test_the_gaussian_head_is_kernel_ridge_regression():
     gamma = 0.05
-    scores, key, label, query = head("ridge", alpha=0.3, kernel="gaussian", gamma=gamma)
+    scores, key, label, query = head("intention", alpha=0.3, kernel="gaussian", gamma=gamma)
     oracle = KernelRidge(alpha=0.3, kernel="rbf", gamma=gamma).fit(key, np.eye(WAY)[label])
     close(scores, oracle.predict(query), atol=2e-3)
 
 
 @pytest.mark.parametrize(
-    "covariance, kernel, alpha",
-    [(name, "linear", 5.0) for name in DISCRIMINANTS] + [(name, "gaussian", 0.1) for name in ("ls_svm", "qda")],
+    "name, kernel, alpha",
+    [(name, "linear", 5.0) for name in ("intention", "ls_svm", *LABEL_OPS)]
+    + [(name, "gaussian", 0.1) for name in ("ls_svm", "qda")],
 )
-def test_every_head_learns_from_its_context(covariance, kernel, alpha):
-    model = IntentionClassifier(Flat(), 64, covariance, kernel, alpha=alpha)
+def test_every_head_learns_from_its_context(name, kernel, alpha):
+    model = IntentionClassifier(Flat(), 64, dict(name=name, alpha=alpha, alpha_kind="softplus"), kernel)
+    losses = dict(intention="squared_error", ls_svm="signed_squared_error") | dict.fromkeys(LABEL_OPS, "cross_entropy")
+    assert model.loss == losses[name]
     context, label, target, answer = episode(6)
     scores, _ = jit(model.init_with_output)(jax.random.key(0), context, label, target)
     assert np.mean(scores.argmax(-1) == answer.argmax(-1)) > 0.7 and np.isfinite(LOSSES[model.loss](scores, answer))
@@ -229,7 +233,7 @@ def test_what_does_not_fit_is_refused():
         model.init(jax.random.key(0), context[1:], label, target)
     with pytest.raises(ValueError, match="more than the number of images"):
         model.init(jax.random.key(0), context, label, target[:, 1:])
-    with pytest.raises(ValueError, match="Did you mean 'ls_svm'"):
-        IntentionClassifier(CONV, covariance="lssvm").init(jax.random.key(0), context, label, target)
+    with pytest.raises(ValueError, match="did you mean 'ls_svm'"):
+        IntentionClassifier(CONV, op="lssvm").init(jax.random.key(0), context, label, target)
     with pytest.raises(ValueError, match="'transductive', not 'running'"):
         MAMLClassifier(ConvEncoder((4,), "running")).init(jax.random.key(0), context, label, target)

@@ -5,21 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.models import MLPRegressor
+from kvq_jax.models import MLPRegressor, Points
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 X, Y, Q = (jax.random.normal(key, shape) for key, shape in zip(KEYS, ((3, 5, 2), (3, 5, 2), (3, 7, 2))))
 MODEL = MLPRegressor((16, 16))
-VARIABLES = MODEL.init(KEYS[3], X, Y, None, Q)
+VARIABLES = MODEL.init(KEYS[3], Points(X, Y), Q)
 
 
 def apply(x, y, mask, q):
-    return MODEL.apply(VARIABLES, x, y, mask, q)
+    return MODEL.apply(VARIABLES, Points(x, y, mask), q)
 
 
 def test_the_published_size():
     """Appendix 7: [256, 256, 256] and the outputs, here of one query; 5 pairs of plane points and a query make 22 inputs."""
-    shapes = jax.eval_shape(MLPRegressor().init, KEYS[0], X[0], Y[0], None, Q[0])
+    shapes = jax.eval_shape(MLPRegressor().init, KEYS[0], Points(X[0], Y[0]), Q[0])
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 22 * 256 + 256 + 2 * (256 * 256 + 256) + 256 * 2 + 2
 
 
@@ -40,5 +40,5 @@ def test_a_masked_point_is_a_point_of_zeros_and_order_matters():
 
 
 def test_another_number_of_points_is_refused():
-    with pytest.raises(Exception, match="shape|dot_general"):
+    with pytest.raises(ValueError, match="fixed the number of context points at 5: got 4"):
         apply(X[:, :4], Y[:, :4], None, Q)

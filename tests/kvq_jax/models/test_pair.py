@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.models import PairRegressor
+from kvq_jax.models import PairRegressor, Points
 from kvq_jax.nn import MLP
 from kvq_jax.ops import intention_weights
 
@@ -14,7 +14,7 @@ N, M = 6, 4
 SMALL = {
     "intention": PairRegressor((8,), (7,), (8,), (5,)),
     "attention": PairRegressor(
-        (8,), (7,), (6,), (5,), op="informer", num_heads=3, head_features=2, alpha=0.5, alpha_kind="sigmoid"
+        (8,), (7,), (6,), (5,), op=dict(name="informer", alpha=0.5, alpha_kind="sigmoid"), num_heads=3, head_features=2
     ),
 }
 each_model = pytest.mark.parametrize("name", SMALL)
@@ -39,11 +39,11 @@ def test_counts_of_the_models_of_the_kabsch_task():
     decoder = lambda width: 2 * linear(width, width) + linear(width, 2)  # noqa: E731
     heads = 3 * linear(256, 640) + linear(640, 640) + linear(640, 256) - linear(256, 256)
     wide = dict.fromkeys(("key_features", "value_features", "query_features", "decoder_features"), (256, 256))
-    attention = PairRegressor(**wide, op="softmax", num_heads=5, head_features=128, scaling="head", alpha=1e-3)
+    attention = PairRegressor(**wide, op="softmax", num_heads=5, head_features=128, scaling="head")
     counts = encoders(128) + decoder(128) + 1, encoders(256) + decoder(256) + heads
     for model, count in zip((PairRegressor(), attention), counts):
         points, queries = jnp.zeros((5, 2)), jnp.zeros((7, 2))
-        prediction, variables = jax.eval_shape(model.init_with_output, KEY, points, points, None, queries)
+        prediction, variables = jax.eval_shape(model.init_with_output, KEY, Points(points, points), queries)
         assert prediction.shape == (7, 2) and sum(leaf.size for leaf in jax.tree.leaves(variables)) == count
 
 
@@ -56,8 +56,8 @@ def test_a_set_of_pairs_with_queries_one_by_one(name):
     variants = [(x, y, mask), (x[order], y[order], mask[order]), (spoilt_x, spoilt_y, mask), (x, y, mask & False)]
     contexts = [jnp.stack(part) for part in zip(*variants)]
     targets = jnp.stack([target, target, target.at[0].set(5), target])
-    variables = jax.jit(model.init)(KEY, x, y, mask, target)
-    prediction, permuted, spoilt, nothing = jax.jit(model.apply)(variables, *contexts, targets)
+    variables = jax.jit(model.init)(KEY, Points(x, y, mask), target)
+    prediction, permuted, spoilt, nothing = jax.jit(model.apply)(variables, Points(*contexts), targets)
     assert prediction.shape == (M, 3) and prediction.dtype == jnp.float32
     close(permuted, prediction)
     close(spoilt[1:], prediction[1:])
@@ -67,8 +67,8 @@ def test_a_set_of_pairs_with_queries_one_by_one(name):
 @each_model
 def test_every_parameter_learns(name):
     model, (x, y, target) = SMALL[name], task()
-    variables = jax.jit(model.init)(KEY, x, y, None, target)
-    gradients = jax.jit(jax.grad(lambda v: jnp.sum(jnp.square(model.apply(v, x, y, None, target) - 1))))(variables)
+    variables = jax.jit(model.init)(KEY, Points(x, y), target)
+    gradients = jax.jit(jax.grad(lambda v: jnp.sum(jnp.square(model.apply(v, Points(x, y), target) - 1))))(variables)
     for path, leaf in jax.tree.leaves_with_path(gradients):
         assert np.isfinite(leaf).all() and np.abs(leaf).max() > 0, jax.tree_util.keystr(path)
 
@@ -83,14 +83,14 @@ def test_intention_of_encoded_pairs_written_out():
             MLP((width,)).apply({"params": params[f"{name}_encoder"]}, rows)
             for name, width, rows in (("key", 8, pairs), ("value", 7, pairs), ("query", 8, target))
         )
-        read = query @ intention_weights(key, value, alpha=jax.nn.softplus(params["ridge"]["alpha"]["theta"]))
+        read = query @ intention_weights(key, value, alpha=jax.nn.softplus(params["mixer"]["alpha"]["theta"]))
         return MLP((5, 3)).apply({"params": params["decoder"]}, read)
 
-    prediction, variables = jax.jit(model.init_with_output)(KEY, x, y, None, target)
+    prediction, variables = jax.jit(model.init_with_output)(KEY, Points(x, y), target)
     close(prediction, by_hand(variables["params"]))
 
 
 def test_shapes_are_checked():
     x, y, target = task()
-    with pytest.raises(ValueError, match="context_x and target_x differ"):
-        jax.eval_shape(SMALL["intention"].init, KEY, x, y, None, target[:, :1])
+    with pytest.raises(ValueError, match="context.x and target_x differ"):
+        jax.eval_shape(SMALL["intention"].init, KEY, Points(x, y), target[:, :1])

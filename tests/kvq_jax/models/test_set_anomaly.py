@@ -61,7 +61,7 @@ def test_dropout_acts_in_training_alone():
 
 
 def test_what_does_not_exist_is_named():
-    with pytest.raises(ValueError, match="Did you mean 'informer'"):
+    with pytest.raises(ValueError, match="did you mean 'informer'"):
         SetAnomalyDetector("infomer").init(jax.random.key(0), jnp.zeros((3, 2)))
     with pytest.raises(TypeError, match="num_head"):
         SetAnomalyDetector("transformer", options={"num_head": 2}).init(jax.random.key(0), jnp.zeros((3, 2)))

@@ -18,7 +18,7 @@ from kvq_jax.models import (
 )
 
 N, D, S = 10, 3, 4
-MODELS = {name: model(latent=S) for name, model in WEIGHT_REGRESSORS.items()} | {
+MODELS = {name: model.cls(latent=S) for name, model in WEIGHT_REGRESSORS.items()} | {
     "intention_target": IntentionTarget((6, 5), (4,)),
     "attention_target": AttentionTarget((6, 5), (4,), num_heads=3, head_features=2),
     "neural_process_target": NeuralProcessTarget((6, 5), (4,)),
@@ -80,7 +80,7 @@ TARGET_COUNTS = {  # of five observations (x, y, d), each three times in a row o
 
 @pytest.mark.parametrize("name", TARGET_REGRESSORS)
 def test_defaults_of_the_target_regressors_are_the_sizes_of_the_paper(name):
-    init = TARGET_REGRESSORS[name]().init_with_output
+    init = TARGET_REGRESSORS[name].cls().init_with_output
     target, variables = jax.eval_shape(init, jax.random.key(0), jnp.zeros((5, 2)), jnp.zeros((5, 1)))
     assert target.shape == (2,) and sum(leaf.size for leaf in jax.tree.leaves(variables)) == TARGET_COUNTS[name]
 
@@ -88,7 +88,7 @@ def test_defaults_of_the_target_regressors_are_the_sizes_of_the_paper(name):
 def test_raw_keys_three_times_are_raw_keys_once_with_a_third_of_alpha():
     """w(K, V) of K = [O, O, O] is three times the block (O'O + alpha/3)^-1 O'V / 3: the copies change rates, not functions."""
     x, y = pairs()
-    model = MODELS["intention_target"].clone(alpha=0.3, alpha_kind="fixed", decoder_features=())
+    model = MODELS["intention_target"].clone(op=dict(name="intention", alpha=0.3), decoder_features=())
     target, variables = jax.jit(model.init_with_output)(jax.random.key(0), x, y)
     params = jax.device_get(variables["params"])
     rows = np.float64(jnp.concatenate([x, y], -1))
@@ -152,7 +152,7 @@ def test_gradients_are_finite_and_reach_every_parameter(name):
 def test_intention_represents_least_squares():
     """Two ReLU layers carry a linear map through biases that keep every unit positive: e_K = x, e_V = y, e_P(w) = w, alpha -> 0."""
     d, shift = 2, 100.0
-    model = IntentionWeights(latent=2, alpha=1e-6, alpha_kind="fixed")
+    model = IntentionWeights(latent=2, op=dict(name="intention", alpha=1e-6))
     x = jax.random.normal(jax.random.key(0), (5, N, d))
     w = jax.random.normal(jax.random.key(1), (5, d, 1))
     pick = lambda rows, *kept: jnp.eye(rows)[:, list(kept)]

@@ -14,7 +14,7 @@ from tests.kvq_jax.nn.drawing import draw, start
 SMALL = dict(dim_y=2, hidden=8, pre_depth=3, post_depth=1, decoder_depth=2)
 ATTENTIVE = dict(num_heads=2, value_depth=3, key_depth=1)
 SAMPLED = dict(train_samples=2, eval_samples=3)
-INTENTION = dict(op="intention", alpha_kind="fixed", alpha=0.5, self_attention=False)
+INTENTION = dict(op=dict(name="intention", alpha=0.5), self_attention=False)
 MODELS = dict(
     cnp=CNP(**SMALL),
     canp=CANP(**SMALL, **ATTENTIVE),

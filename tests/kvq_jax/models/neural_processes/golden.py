@@ -132,15 +132,16 @@ def norms_by_tensor(case: Case, gradient: dict) -> dict[str, float]:
     return dict(zip(numbered, np.sqrt(squares)))
 
 
-def run(case: Case, outputs: Callable) -> tuple[dict[str, jax.Array], dict[str, float]]:
-    """outputs(model, inputs) as one program, and the norms of its training loss's gradient by published tensor."""
+def run(case: Case, outputs: Callable, train_loss: Callable) -> tuple[dict[str, jax.Array], dict[str, float]]:
+    """What functions of (model, inputs) give, as one program: outputs, with the loss; norms of the loss's gradient."""
     model = model_of(case)
-    (train_loss,) = case.outputs.keys() & {"train_loss", "train_loss_iwae_K3", "train_loss_iwae_K4"}
+    (name,) = case.outputs.keys() & {"train_loss", "train_loss_iwae_K3", "train_loss_iwae_K4"}
 
-    def total(params, inputs):
-        found = model.apply({"params": params}, inputs, method=outputs)
-        return found[train_loss], found
+    def program(params, inputs):
+        apply = lambda params, method: model.apply({"params": params}, inputs, method=method)
+        loss, gradient = jax.value_and_grad(apply)(params, train_loss)
+        return apply(params, outputs) | {name: loss}, gradient
 
-    program = jax.jit(jax.grad(total, has_aux=True), compiler_options={"xla_backend_optimization_level": 0})
-    gradient, found = program(imported(case, case.tensors), case.inputs)
+    compiled = jax.jit(program, compiler_options={"xla_backend_optimization_level": 0})
+    found, gradient = compiled(imported(case, case.tensors), case.inputs)
     return found, norms_by_tensor(case, gradient)

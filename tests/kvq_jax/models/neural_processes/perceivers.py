@@ -12,7 +12,7 @@ from tests.kvq_jax.nn.drawing import draw, start
 SMALL = dict(dim_y=2, features=16, embed_depth=2, hidden=8, num_heads=2, num_layers=2)
 HEAD = dict(std_layers=1, rank=5, projector_depth=2, diagonal_depth=2, jitter=0.3)
 BLOCKS = dict(num_latents=4, num_block_latents=3)
-INTENTION = dict(cross_op="intention", alpha_kind="fixed", alpha=0.5)
+INTENTION = dict(cross_op=dict(name="intention", alpha=0.5))
 MODELS = dict(
     eqtnp=EQTNP(**SMALL),
     lbanp=LBANP(**SMALL, num_latents=4),

@@ -272,7 +272,9 @@ STREAMED = dict(
     cnp=MODELS["cnp"],
     np=MODELS["np"],
     intention=MODELS["intention"],
-    informer=CANP(**SMALL, **ATTENTIVE, op="informer", self_attention=False, alpha_kind="sigmoid"),
+    informer=CANP(
+        **SMALL, **ATTENTIVE, op=dict(name="informer", alpha=0.5, alpha_kind="sigmoid"), self_attention=False
+    ),
     linear=CANP(**SMALL, **ATTENTIVE, op="linear", self_attention=False),
 )
 
@@ -349,8 +351,8 @@ def test_what_attends_to_itself_cannot_be_updated(encoder):
         (CNP(decoder_depth=1), "a decoder has 2 layers at least, not 1"),
         (CNP(post_depth=0), "post_depth=0 leaves no layer: at least 1"),
         (CANP(pre_depth=2), "pre_depth=2 leaves no layer before self-attention: at least 3"),
-        (CNP(std_map="softmax"), "unknown std_map 'softmax'. Did you mean 'softplus'"),
-        (CANP(op="softmx"), "unknown op 'softmx'. Did you mean 'softmax'"),
+        (CNP(std_map="softmax"), "unknown std_map 'softmax': did you mean 'softplus'"),
+        (CANP(op="softmx"), "unknown op 'softmx': did you mean 'softmax'"),
     ],
 )
 def test_refusals(model, message):
@@ -360,7 +362,7 @@ def test_refusals(model, message):
 
 def test_an_unknown_objective():
     model, variables = made("np")
-    with pytest.raises(ValueError, match="unknown objective 'elbow'. Did you mean 'elbo'"):
+    with pytest.raises(ValueError, match="unknown objective 'elbow': did you mean 'elbo'"):
         jax.eval_shape(
             lambda: model.clone(objective="elbow").apply(variables, points(N), points(M), key=KEY, method="loss")
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvq_jax.models.neural_processes import NEURAL_PROCESSES
+from kvq_jax.models import family
 from kvq_jax.models.neural_processes.conditioning import (
     as_stream,
     condition,
@@ -180,8 +180,8 @@ def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
     close(one, draws(MODELS[name], variables_of(name), none, target, block_size=block_size, state=state), 1e-5)
 
 
-@pytest.mark.parametrize("model", NEURAL_PROCESSES)
-def test_every_model_draws_by_blocks(model):
+@pytest.mark.parametrize("row", family("neural_process").values(), ids=family("neural_process"))
+def test_every_model_draws_by_blocks(row):
     """Models that need keys or scan over their own targets too."""
     small = dict(
         dim_y=1,
@@ -195,8 +195,8 @@ def test_every_model_draws_by_blocks(model):
         eval_samples=2,
         samples=2,
     )
-    fields = NEURAL_PROCESSES[model].__dataclass_fields__
-    module = NEURAL_PROCESSES[model](**{name: value for name, value in small.items() if name in fields})
+    fields = row.cls.__dataclass_fields__
+    module = row.cls(**{name: value for name, value in small.items() if name in fields})
     context, x = Points(jnp.ones((2, 5, 1)), jnp.ones((2, 5, 1))), jnp.ones((2, 4, 1))
 
     def drawn(key):

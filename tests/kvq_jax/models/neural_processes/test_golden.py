@@ -28,6 +28,18 @@ def prefixed(prefix, found):
     return {f"{prefix}{name}": value for name, value in found.items()}
 
 
+def draws_of(inputs):
+    """What the model would draw for its loss: noise, indices of bootstraps, or nothing."""
+    if "eps_train" in inputs:
+        return (inputs["eps_train"],)
+    return (bootstrap.Draws(inputs["boot_idx"], inputs["res_idx"][0]),) if "boot_idx" in inputs else ()
+
+
+def train_loss(model, inputs):
+    draws = draws_of(inputs)
+    return (model.train_loss if draws else model.loss)(*sides(inputs), *draws).mean()
+
+
 def of_sides(log_likelihood, inputs, suffix=""):
     """Means over context and over targets of a value for each point [B, N + M]."""
     size = inputs["xc"].shape[1]
@@ -35,6 +47,11 @@ def of_sides(log_likelihood, inputs, suffix=""):
         f"eval_ctx_ll{suffix}": log_likelihood[:, :size].mean(),
         f"eval_tar_ll{suffix}": log_likelihood[:, size:].mean(),
     }
+
+
+def pooled(encoding):
+    """What a pooling gives, without its axis of one point; else as it is."""
+    return encoding[:, 0] if encoding.shape[1] == 1 else encoding
 
 
 def unbound(model, method, *args, **changes):
@@ -48,15 +65,14 @@ def unbound(model, method, *args, **changes):
 def of_cnp(model, inputs):
     context, target = sides(inputs)
     x, y = join(context, target)[:2]
-    encodings = model.encode(context, x)
+    encodings = zip(("enc1", "enc2"), model.encode(context, x))
     prediction = model(context, x)
     log_likelihood = prediction.log_prob(y)
     return {
-        **{f"enc{i + 1}": encoding for i, encoding in enumerate(encodings)},
+        **{name: pooled(encoding) for name, encoding in encodings},
         **prefixed("all_", moments(prediction)),
         **of_sides(log_likelihood, inputs),
         "all_ll": log_likelihood,
-        "train_loss": model.loss(context, target).mean(),
     }
 
 
@@ -76,14 +92,13 @@ def of_np(model, inputs):
     of_point = model.predict(context, x, noise["eval"]).log_prob(y)
     one = functools.partial(unbound, model, "train_loss", context, target, noise["train"][:1])
     return {
-        "denc": representation,
+        "denc": pooled(representation),
         **prefixed("pz_", moments(of_z["eval"])),
         **prefixed("qz_", moments(of_z["train"])),
         **{f"z_{phase}": z[phase] for phase in z},
         **{f"{phase}_all_{name}": value for phase in z for name, value in zip(("mean", "std"), decoded[phase])},
         "kl_qz_pz": -bound("elbo", 0 * of_sample, z["train"]),
         "log_w": jnp.stack([bound("importance", of_sample[k : k + 1], z["train"][k : k + 1]) for k in range(samples)]),
-        f"train_loss_iwae_K{samples}": model.train_loss(context, target, noise["train"]).mean(),
         "train_loss_elbo_K1": one(objective="elbo").mean(),
         f"eval_all_ll_K{samples}": of_point,
         **of_sides(of_point, inputs, f"_K{samples}"),
@@ -93,7 +108,7 @@ def of_np(model, inputs):
 def of_bnp(model, inputs):
     context, target = sides(inputs)
     x, y = join(context, target)[:2]
-    draws = bootstrap.Draws(inputs["boot_idx"], inputs["res_idx"][0])
+    (draws,) = draws_of(inputs)
     pairs = Points(*(bootstrap.resample(rows, draws.points) for rows in context[:2]))
     of_pairs = model.decode(model.encode(pairs, context.x), context.x)
     base = predictive.factorised(*model.decode(model.encode(context, x), x))
@@ -109,7 +124,6 @@ def of_bnp(model, inputs):
         **prefixed("bs_all_", components),
         "ll_base": base.log_prob(y).mean(),
         "ll_bs": log_likelihood.mean(),
-        "train_loss": model.train_loss(context, target, draws).mean(),
         **of_sides(log_likelihood, inputs),
     }
 
@@ -124,7 +138,7 @@ def of_tnp(model, inputs):
         mean=mean,
         std=std,
         tar_ll_pp=predictive.factorised(mean, std).log_prob(target.y),
-        **losses(model, context, target),
+        eval_tar_ll=model.log_likelihood(context, target).mean(),
     )
 
 
@@ -145,10 +159,6 @@ def allowed(model, context, target):
     return jnp.mean(jnp.stack(seen), axis=(0, 1, 2))
 
 
-def losses(model, context, target):
-    return dict(train_loss=model.loss(context, target).mean(), eval_tar_ll=model.log_likelihood(context, target).mean())
-
-
 def of_head(model, encoding, target):
     """What all models with a joint head have in common."""
     prediction = model.head(encoding)
@@ -166,38 +176,21 @@ def of_head(model, encoding, target):
 
 def of_tnpnd(model, inputs):
     context, target = sides(inputs)
-    return of_head(model, model.encode(context, target.x)[1], target) | losses(model, context, target)
-
-
-def of_lbanpnd(model, inputs):
-    context, target = sides(inputs)
-    encoding = model.decode(model.levels(context), target.x)
-    return of_head(model, encoding, target) | losses(model, context, target)
-
-
-def of_cmanpand(model, inputs):
-    context, target = sides(inputs)
-    found = of_lbanpnd(model, inputs)
-    assert model.block_size == 2
-    found["eval_tar_ll_block2"] = found.pop("eval_tar_ll")
-    for size in (1, 5):
-        found[f"eval_tar_ll_block{size}"] = unbound(model, "log_likelihood", context, target, block_size=size).mean()
-    return found
+    found = of_head(model, model.encode(context, target.x)[1], target)
+    return found | dict(eval_tar_ll=model.log_likelihood(context, target).mean())
 
 
 def of_levels(model, levels, target):
-    prediction = model.predict(model.decode(levels, target.x), None)
-    return {f"ctx_layer{i}": level for i, (level, _) in enumerate(levels)} | moments(prediction)
+    encoding = model.decode(levels, target.x)
+    prediction = model.predict(encoding, None)
+    found = {f"ctx_layer{i}": level for i, (level, _) in enumerate(levels)} | moments(prediction)
+    return found, dict(target_encoding=encoding, tar_ll_pp=prediction.log_prob(target.y))
 
 
 def of_lbanp(model, inputs):
     context, target = sides(inputs)
-    levels = model.levels(context)
-    return of_levels(model, levels, target) | dict(
-        target_encoding=model.decode(levels, target.x),
-        tar_ll_pp=model(context, target.x).log_prob(target.y),
-        **losses(model, context, target),
-    )
+    found, more = of_levels(model, model.levels(context), target)
+    return found | more | dict(eval_tar_ll=model.log_likelihood(context, target).mean())
 
 
 def of_cmanp(model, inputs):
@@ -208,8 +201,23 @@ def of_cmanp(model, inputs):
         tasks, heads, *rows = block.average.shape
         found[f"state{i}_logc"] = block.log_normaliser.reshape(tasks * heads, rows[0], 1)
         found[f"state{i}_emb"] = block.average.reshape(tasks * heads, *rows)
-    updated = of_levels(model, model.read(model.update(state, target)), target)
+    updated, _ = of_levels(model, model.read(model.update(state, target)), target)
     return found | prefixed("after_update_", updated)
+
+
+def of_lbanpnd(model, inputs):
+    context, target = sides(inputs)
+    found = of_head(model, model.decode(model.levels(context), target.x), target)
+    return found | dict(eval_tar_ll=model.log_likelihood(context, target).mean())
+
+
+def of_cmanpand(model, inputs):
+    context, target = sides(inputs)
+    found = of_head(model, model.decode(model.levels(context), target.x), target)
+    for size in (1, 2, 5):
+        of_blocks = unbound(model, "log_likelihood", context, target, block_size=size)
+        found[f"eval_tar_ll_block{size}"] = of_blocks.mean()
+    return found
 
 
 OUTPUTS = dict(
@@ -240,7 +248,7 @@ def compare(found, expected, tolerance=1e-9):
 
 
 def check(case):
-    found, norms = golden.run(case, OUTPUTS[case.kind])
+    found, norms = golden.run(case, OUTPUTS[case.kind], train_loss)
     compare(found, case.outputs)
     compare(norms, case.norms)
 

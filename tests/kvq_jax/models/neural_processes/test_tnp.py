@@ -12,7 +12,7 @@ from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND, TORCH_NAMES
 from kvq_jax.models.points import Points, join
 from kvq_jax.models.torch_names import import_parameters
-from kvq_jax.ops import DISCRIMINANTS, OPS
+from kvq_jax.ops import OPERATORS
 from tests.kvq_jax.nn.drawing import count, draw, run, start
 
 SMALL = dict(dim_y=2, features=8, embed_depth=2, hidden=6, num_heads=2, num_layers=1)
@@ -211,9 +211,14 @@ def test_the_predictive_is_what_is_judged(name):
     np.testing.assert_allclose(density, value(model, context, asked), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op not in DISCRIMINANTS])
+KINDS = {"positive": "softplus", "unit": "sigmoid"}  # domain of an alpha -> how it is learnt
+
+
+@pytest.mark.parametrize("op", [op for op, row in OPERATORS.items() if not row.labels])
 def test_every_op(op):
-    model = TNPD(**SMALL | dict(num_layers=1), op=op, alpha_kind="softplus", alpha=0.1)
+    domain = OPERATORS[op].alpha
+    learnt = dict(alpha=0.1, alpha_kind=KINDS[domain]) if domain else {}
+    model = TNPD(**SMALL | dict(num_layers=1), op=dict(name=op, **learnt))
     masked = value(model, *MASKED)
     alone = value(model, pick(CONTEXT, SEEN[0], 0), pick(TARGET, ASKED[0], 0))
     np.testing.assert_allclose(masked[0], alone, rtol=1e-3, atol=1e-3)
