@@ -1,5 +1,6 @@
 """Figures 4, 6, 9 and 10 of the CMANP paper from results of neural_processes/analyses and /complexity."""
 
+import functools
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ CONFIGS = tables.CONFIGS
 _BAND = 2  # standard deviations on each side
 _SIZES = ("latents", "block_latents", "width")  # the axes that hold them
 _COLOURS = {"rbf": drawing.RED, "matern": drawing.BLUE}
+_PLACE = {9: 0, 10: 1}  # number of a figure -> index in curves.PLACES
 _COLUMNS = ["panel", "kernel", "size", "log_likelihood", "sem_of_gap", "oracle", "milliseconds"]
 
 Rows = list[tuple]
@@ -70,17 +72,24 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     return _saved(figure, axes, own, rows, folder / "figure6")
 
 
-def figure9(results: Sequence[Result], folder: Path) -> Path:
-    """The three functions with a context from all of the range of training, every model."""
-    return _all_curves(results, 0, folder, 9)
+def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
+    """Every model on the three functions, with a context from all of the range of training (9) or a part of it (10)."""
+    cells, place = study_of_blocks(_own(results, f"Figure {number}")), _PLACE[number]
+    if not cells:
+        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with study=blocks; there is none")
+    figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
+    rows = []
+    for line, (model, result) in zip(axes, cells.items()):
+        rows += _draw_curves(line, result.examples, place, MODELS[model].label)
+    preset = next(iter(cells.values())).preset
+    _explain(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {preset})")
+    columns = ["model", "function", "x", "truth", "mean", "std"]
+    drawing.save_numbers(folder / f"figure{number}.csv", columns, rows)
+    return drawing.save(figure, folder / f"figure{number}.png")
 
 
-def figure10(results: Sequence[Result], folder: Path) -> Path:
-    """The three functions with a context from a part of the range of training, every model."""
-    return _all_curves(results, 1, folder, 10)
-
-
-FIGURES = {"cmanp/figure4": figure4, "cmanp/figure6": figure6, "cmanp/figure9": figure9, "cmanp/figure10": figure10}
+FIGURES = {"cmanp/figure4": figure4, "cmanp/figure6": figure6}
+FIGURES |= {f"cmanp/figure{number}": functools.partial(all_curves, number=number) for number in _PLACE}
 
 
 def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
@@ -120,7 +129,7 @@ def _draw_times(axis: Axes, results: Sequence[Result]) -> Rows:
     """CMANP-AND's time against its block size, where it was measured."""
     run = complexity.chosen_run(results, "blocks")
     sizes = run.config["series"]["blocks"]["sizes"] if run else []
-    cells = {size: complexity.number(run, "blocks", "cmanp_and", size) for size in sizes}
+    cells = {size: complexity.number(run, "blocks", size, "cmanp_and") for size in sizes}
     times = {size: cell.mean for size, cell in cells.items() if not isinstance(cell, str) and cell.known}
     if times:
         axis.plot(list(times), list(times.values()), "o-", color=drawing.INK, markersize=4)
@@ -170,21 +179,6 @@ def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows
     figure.suptitle(f"Sizes of CMANP on 1-D functions (preset {results[0].preset})", fontsize=9.5)
     drawing.save_numbers(path.with_suffix(".csv"), _COLUMNS, rows)
     return drawing.save(figure, path.with_suffix(".png"))
-
-
-def _all_curves(results: Sequence[Result], place: int, folder: Path, number: int) -> Path:
-    cells = study_of_blocks(_own(results, f"Figure {number}"))
-    if not cells:
-        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with study=blocks; there is none")
-    figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
-    rows = []
-    for line, (model, result) in zip(axes, cells.items()):
-        rows += _draw_curves(line, result.examples, place, MODELS[model].label)
-    preset = next(iter(cells.values())).preset
-    _explain(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {preset})")
-    columns = ["model", "function", "x", "truth", "mean", "std"]
-    drawing.save_numbers(folder / f"figure{number}.csv", columns, rows)
-    return drawing.save(figure, folder / f"figure{number}.png")
 
 
 def _draw_curves(axes: Sequence[Axes], arrays: Mapping[str, np.ndarray], place: int, label: str) -> Rows:

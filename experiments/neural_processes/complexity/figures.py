@@ -1,5 +1,6 @@
 """Figures 3 and 8 of the CMANP paper from results of neural_processes/complexity."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,25 +25,35 @@ class Panel(NamedTuple):
     xlabel: str
 
 
-_FIGURE3 = (
-    Panel((("joint",),), "joint prediction, {fixed} context points", "targets"),
-    Panel((("conditioning", "querying"),), "conditioning and {fixed} targets", "context points"),
-    Panel((("time",),), "querying {fixed} targets", "context points"),
-)
-_FIGURE8 = (
-    Panel((("update",), ("anew",)), "update by {fixed} points", "context points before"),
-    Panel((("query",),), "query of {fixed} targets", "context points"),
-)
+# Number of a figure -> what was measured for it, width of a panel in inches, panels.
+_FIGURES = {
+    3: (
+        "context",
+        3.6,
+        (
+            Panel((("joint",),), "joint prediction, {fixed} context points", "targets"),
+            Panel((("conditioning", "querying"),), "conditioning and {fixed} targets", "context points"),
+            Panel((("time",),), "querying {fixed} targets", "context points"),
+        ),
+    ),
+    8: (
+        "update",
+        4.2,
+        (
+            Panel((("update",), ("anew",)), "update by {fixed} points", "context points before"),
+            Panel((("query",),), "query of {fixed} targets", "context points"),
+        ),
+    ),
+}
 
 
-def figure3(results: Sequence[Result], folder: Path) -> Path:
-    """Memory of the joint models against targets, memory and time of the others against context."""
-    return _drawn(_required(results, "context", "Figure 3"), _FIGURE3, folder / "figure3", width=3.6)
-
-
-def figure8(results: Sequence[Result], folder: Path) -> Path:
-    """Time of an update and of a query against the size of the context."""
-    return _drawn(_required(results, "update", "Figure 8"), _FIGURE8, folder / "figure8", width=4.2)
+def of_paper(results: Sequence[Result], folder: Path, number: int) -> Path:
+    """Figure 3: memory by targets (joint models) and by context, with time; Figure 8: time of updates and queries."""
+    what, width, panels = _FIGURES[number]
+    run = tables.chosen_run(results, what)
+    if run is None:
+        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with what={what}; there is none")
+    return _drawn(run, panels, folder / f"figure{number}", width)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
@@ -52,14 +63,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     return _drawn(run, panels, folder / "figure", width=3.2)
 
 
-FIGURES = {"cmanp/figure3": figure3, "cmanp/figure8": figure8}
-
-
-def _required(results: Sequence[Result], what: str, figure: str) -> Result:
-    run = tables.chosen_run(results, what)
-    if run is None:
-        raise UserError(f"{figure} needs a result of {CONFIGS[0]} with what={what}; there is none")
-    return run
+FIGURES = {f"cmanp/figure{number}": functools.partial(of_paper, number=number) for number in _FIGURES}
 
 
 def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Path:
@@ -76,8 +80,9 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
                 look = dict(color=colours[model], markersize=3, label=MODELS[model].label + how)
                 axis.plot(list(known), list(known.values()), "o--" if index else "o-", **look)
                 for size, value in known.items():
-                    peak = _device_peak(run, names[-1], model, size)
-                    rows.append((title, model + how, section["quantity"], size, value, peak))
+                    peak = run.metrics.get(f"device_peak/{names[-1]}/{model}@{size}")  # not every device has one
+                    mebibytes = peak["mean"] * tables.SCALES["memory"] if peak else ""
+                    rows.append((title, model + how, section["quantity"], size, value, mebibytes))
             axis.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=_LABELS[section["quantity"]], title=title)
         axis.legend(fontsize=8)
     figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
@@ -87,14 +92,8 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
 
 def _largest(run: Result, names: Sequence[str], model: str, size: int) -> float | None:
     """The largest number of some series, without those that the model does not have; None if none is known."""
-    cells = [tables.number(run, name, model, size) for name in names]
+    cells = [tables.number(run, name, size, model) for name in names]
     return max((cell.mean for cell in cells if not isinstance(cell, str) and cell.known), default=None)
-
-
-def _device_peak(run: Result, series: str, model: str, size: int) -> float | str:
-    """MiB, or nothing where the device keeps no count."""
-    summary = run.metrics.get(f"device_peak/{series}/{model}@{size}")
-    return summary["mean"] * tables.SCALES["memory"] if summary else ""
 
 
 def _colours(run: Result) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Tables of the memory and time of neural processes, from results (CMANP paper, Table 8)."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.optimize
@@ -21,12 +22,13 @@ _COLUMNS_8 = {
     "updating_context": "updating: context",
     "updating_points": "updating: new points",
 }
-# Series -> (head of its first column, head of a column by its size and the fixed number of points).
-_COLUMNS_TIMES = {
-    "conditioning": ("conditioning: ", "{size}"),
-    "querying": ("querying: ", "{fixed} of {size}"),
-    "querying_points": ("", "{size} of {fixed}"),
-    "updating": ("updating: ", "{fixed} after {size}"),
+# Phase -> head of a column, by its numbers of context points and of others.
+_HEADS = {
+    "conditioning": "{context}",
+    "querying": "{points} of {context}",
+    "updating": "{points} after {context}",
+    "anew": "{points} after {context}",
+    "judging": "{points} of {context}",
 }
 
 
@@ -41,7 +43,7 @@ def models_of(run: Result) -> list[str]:
     return [model for model in MODELS if model in run.config["models"]]
 
 
-def number(run: Result, series: str, model: str, size: int) -> Cell | str:
+def number(run: Result, series: str, size: int, model: str) -> Cell | str:
     """The cell of a measured number, in MiB or milliseconds; 'none' where the model has no such phase."""
     if f"{series}/{model}" in run.content["facts"]["absent"]:
         return _NONE
@@ -52,7 +54,7 @@ def number(run: Result, series: str, model: str, size: int) -> Cell | str:
 def growth(run: Result, series: str, model: str) -> str:
     """'constant', 'linear' or 'quadratic' in three or more sizes of a series; 'none' or 'missing' without them."""
     sizes = run.config["series"][series]["sizes"]
-    cells = [number(run, series, model, size) for size in sizes]
+    cells = [number(run, series, size, model) for size in sizes]
     if _NONE in cells:
         return _NONE
     return mark([cell.mean for cell in cells], sizes) if all(cell.known for cell in cells) else MISSING
@@ -88,11 +90,6 @@ def times(results: Sequence[Result]) -> Table | None:
     run = chosen_run(results, "times")
     if run is None:
         return None
-
-    def head(series, index, size):
-        first, other = _COLUMNS_TIMES[series]
-        return ("" if index else first) + other.format(size=size, fixed=run.config["series"][series]["fixed"])
-
     samples = several(
         section[field]
         for section in run.config["models"].values()
@@ -106,27 +103,26 @@ def times(results: Sequence[Result]) -> Table | None:
         "CMANP-AND draws one sample by blocks when it is queried."
     )
     title = "Time of neural processes (beside the CMANP paper, Figures 3 and 8)"
-    return _numbers(run, title, caption, _COLUMNS_TIMES, head)
+    return dataclasses.replace(run_table([run]), title=title, caption=caption)
 
 
 def run_table(results: Sequence[Result]) -> Table:
-    """One run: all its numbers."""
+    """One run: all its numbers, a column for each size of each series."""
     (run,) = results
+    columns = [(name, size) for name, series in run.config["series"].items() for size in series["sizes"]]
+    rows = [(MODELS[model].label, [number(run, *column, model) for column in columns]) for model in models_of(run)]
     caption = f"Memory in MiB, time in milliseconds on {run.content['device']}; preset {run.preset}."
+    heads = ["model", *(_head(run, *column) for column in columns)]
     title = f"Complexity of neural processes: {run.axes['what']}"
-    return _numbers(run, title, caption, run.config["series"], lambda series, index, size: f"{series}, {size}")
+    return Table(title, heads, rows, caption, facts={"preset": run.preset})
 
 
-def _numbers(
-    run: Result, title: str, caption: str, names: Sequence[str], head: Callable[[str, int, int], str]
-) -> Table:
-    """A column for each size of the series `names`, named by head(series, index of the size, size)."""
-    columns = [(name, index, size) for name in names for index, size in enumerate(run.config["series"][name]["sizes"])]
-    rows = [
-        (MODELS[model].label, [number(run, name, model, size) for name, _, size in columns]) for model in models_of(run)
-    ]
-    heads = [head(*column) for column in columns]
-    return Table(title, ["model", *heads], rows, caption, facts={"preset": run.preset})
+def _head(run: Result, name: str, size: int) -> str:
+    """'querying: 128 of 1024': the first word of a series, and its numbers of points."""
+    series = run.config["series"][name]
+    points = {"context": series["fixed"], "points": series["fixed"]} | {series["vary"]: size}
+    other = "" if series["vary"] in ("context", "points") else f", {series['vary']} {size}"
+    return f"{name.split('_')[0]}: {_HEADS[series['phase']].format(**points)}{other}"
 
 
 TABLES = {"cmanp/table8": table8, "cmanp/times": times}

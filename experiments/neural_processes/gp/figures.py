@@ -161,16 +161,15 @@ def _explain(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     """Labels the x axes and draws the legend below the panels."""
     for axis in axes[-1]:
         axis.set_xlabel("x")
+    point = functools.partial(Line2D, [], [], marker="o", linestyle="none", color=drawing.INK)
+    red, ink = (functools.partial(Line2D, [], [], color=colour) for colour in (drawing.RED, drawing.INK))
     shown = {
-        f"prediction ± {_BAND} std": (
-            Patch(color=drawing.RED, alpha=0.3),
-            Line2D([], [], color=drawing.RED, linewidth=1.4),
-        ),
+        f"prediction ± {_BAND} std": (Patch(color=drawing.RED, alpha=0.3), red(linewidth=1.4)),
         f"posterior of the true kernel ± {_BAND} std": (
             Patch(color=drawing.INK, alpha=0.2),
-            Line2D([], [], color=drawing.INK, linewidth=1.0, linestyle="--"),
+            ink(linewidth=1.0, linestyle="--"),
         ),
-        "context": Line2D([], [], marker="o", linestyle="none", color=drawing.INK),
-        "not shown to the model": Line2D([], [], marker="o", linestyle="none", color=drawing.INK, fillstyle="none"),
+        "context": point(),
+        "not shown to the model": point(fillstyle="none"),
     }
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), fontsize=8)

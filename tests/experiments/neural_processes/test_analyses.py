@@ -48,8 +48,8 @@ class Blocks(NeuralProcess):
 @pytest.fixture
 def blocks_config(monkeypatch) -> ConfigDict:
     """The config of CMANP-AND at preset tiny with `Blocks` in its place."""
-    monkeypatch.setitem(MODELS, "cmanp_and", MODELS["cmanp_and"]._replace(cls=Blocks))
     config = config_file.get_config("model=cmanp_and,study=blocks,preset=tiny")
+    monkeypatch.setitem(MODELS, "cmanp_and", MODELS["cmanp_and"]._replace(cls=Blocks))
     config.model = ConfigDict(dict(name="cmanp_and", dim_y=1, block_size=5))
     return config
 
