@@ -92,6 +92,7 @@ def launch(
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
+    origin = provenance(config.experiment)  # before the work: files may change while it goes on
     outcome, examples = work(path, directory, console)
     content = {
         "name": config.name,
@@ -99,7 +100,7 @@ def launch(
         "overrides": json.loads(json.dumps(dict(options.overrides))),
         **outcome,
         "device": device_name(),
-        **provenance(config.experiment),
+        **origin,
         "config_hash": config_hash(config),
         "config": json.loads(config_json(config)),
     }

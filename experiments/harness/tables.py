@@ -25,7 +25,7 @@ _LATEX = str.maketrans(
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A number of ours, a number of a paper, or the absence of one.
+    """A number of ours, a number of a paper, or a missing number.
 
     Attributes:
       mean: the number; None for a cell that no run fills, NaN for a run whose number is not finite.
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def number(self) -> float | str:
-        """The mean, or what stands in its place."""
+        """The mean, or the text in its place."""
         if self.mean is None:
             return MISSING
         return self.mean if self.known else NOT_FINITE
@@ -83,8 +83,8 @@ class Table:
 
     Attributes:
       title, caption: what the cells are, and what they are not.
-      columns: heads; the first is that of the row names.
-      rows: name -> its cells, one for each further head.
+      columns: heads, of the row names first.
+      rows: name -> cells, one for each further head.
       error: what the errors are.
       facts: of the runs: preset, number of seeds, n. The caption has them too, but CSV has no caption.
     """
