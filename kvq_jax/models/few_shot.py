@@ -3,13 +3,13 @@
     prediction = model.apply(variables, context, target_x)                      # [..., M, dy]
     loss = model.apply(variables, context, target, method="loss")               # [...], mean squared error of each task
 
-Contexts and targets are kvq_jax.models.Points with any leading dimensions, the same for both. A masked point is exactly an
-absent point, so that the number of points varies while the shapes do not; what stands in its place may be any finite
-number. Parameters and predictions are float32. Class defaults are the sizes of Appendix 4.1. All fields are plain values,
-so that a config can hold them. Raises ValueError if shapes disagree or a name is unknown.
+Contexts and targets are kvq_jax.models.Points with the same leading dimensions. A masked point is exactly an absent
+point: its place may hold any finite number. Parameters and predictions are float32. Class defaults are the sizes of
+Appendix 4.1. Fields are plain values, so that a config can hold them. All raise ValueError if shapes disagree or a name
+is unknown.
 
-Encoders and projections come before whatever depends on the mask. Under a `vmap` over masks alone, as in an evaluation of
-many context sizes on the same points, they therefore run once.
+Encoders and projections come before the mask is used. They run once under a `vmap` over masks alone, as in an
+evaluation of many context sizes on the same points.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,20 +51,21 @@ class Regressor(Block):
 class IntentionRegressor(Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), prediction = E_Q e_w(w(E_K, E_V)) with one encoder e_K (Intention paper, Eq. 12).
 
-    The paper encodes the values with e_K too and has no decoder, so that its 1000 outputs could not be the 1 predicted.
-    value='identity' reads E_V := V (as its Appendix 5 does; the untrained curves of its Figures 6 and 7 need it).
-    value='shared' reads E_V := e_K(V) and adds one linear layer back to dy. Sharing needs inputs of one width: where the
-    features of x and y differ in width, the narrower is padded with zeros.
+    The paper encodes the values with e_K too and has no decoder, but predicts 1 number and not the 1000 of e_K.
+    value='identity' takes E_V := V, as its Appendix 5 does; its untrained curves (Figures 6 and 7) need it.
+    value='shared' takes E_V := e_K(V) and adds one linear layer back to dy. A shared encoder needs inputs of one width:
+    the narrower of x and y is padded with zeros.
 
-    e_w, which the paper's definition of Intention has (Section 3) and its experiments leave open, is the identity, so that the
-    op itself predicts; with weight_features it is w + g MLP(w), where g starts at 0: the same model when untrained. A model
-    that is linear in V predicts 0 without a context; e_w lets it learn what to expect before there is much to see.
+    The paper defines e_w (Section 3) and leaves it open in its experiments. Here it is the identity, so that the op
+    itself predicts. With weight_features it is w + g MLP(w), and g starts at 0: the same model when untrained. A model
+    that is linear in V predicts 0 without a context; with e_w it can learn what to expect before there is much to see.
 
-    The paper does not say whether ReLU follows the last layer of e_K. By default it does not: similarities of non-negative
-    features cannot be negative, and trained on sine curves with few points such an Intention errs twice as much (4.0
-    against 2.2 at one point). Untrained, with 50 points, activate_final=True has the smaller error.
-    The systems are solved in float32: where alpha is below 1e-7 of the largest eigenvalue of E_K E_K' (a million, for 50
-    points and a thousand features of size 5), rounding takes the place of the ridge.
+    The paper does not say whether ReLU follows the last layer of e_K. Here it does not by default: non-negative
+    features have no negative similarities, and after training on sine curves with few points the error is twice as
+    large (4.0 against 2.2 at one point). Untrained, with 50 points, activate_final=True has the smaller error.
+
+    Systems are solved in float32. An alpha below 1e-7 of the largest eigenvalue of E_K E_K' (a million, for 50 points
+    and a thousand features of size 5) is lost in rounding.
     """
 
     key_features: Sequence[int] = (1000, 1000, 1000, 1000)
@@ -117,8 +118,8 @@ def _regress_encoded_values(encode, read, context: Points, target_x):
 class AttentionRegressor(Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), E_V = e_V(V), prediction = e_P(h_MHA(E_K, E_V, E_Q)) (Intention paper, Eq. 13).
 
-    The paper has 5 heads and encoders of width 128, which 5 does not divide, and names no width for a head. We take
-    Haiku's convention, in which `key_size` is the width of one head: 5 heads of 128, and 640 from the attention to e_P.
+    The paper has 5 heads and encoders of width 128, which 5 does not divide. It gives no width for a head. We follow
+    Haiku, whose `key_size` is the width of one head: 5 heads of 128, and 640 features from the attention to e_P.
     """
 
     key_features: Sequence[int] = (128, 128, 128)
@@ -147,8 +148,8 @@ class AttentionRegressor(Regressor):
 class NeuralProcessRegressor(Regressor):
     """prediction = e_P(mean_i e_H(K_i, V_i), Q), the conditional neural process (Intention paper, Eq. 14).
 
-    The mean is the op 'uniform', with one query for all targets; without context it is zero. The first layer of e_P
-    multiplies the mean and the targets separately, so that neither repeats the other's work.
+    The mean is the op 'uniform' with one query for all targets; without context it is zero. The first layer of e_P
+    multiplies the mean and the targets separately: the mean is multiplied once, not once for each target.
     """
 
     encoder_features: Sequence[int] = (2000, 2000, 16)
@@ -171,14 +172,14 @@ class NeuralProcessRegressor(Regressor):
 class MAMLRegressor(Regressor):
     """prediction = e'_P(Q), where e'_P is e_P after gradient descent on MSE(e_P(K), V) (Intention paper, Eq. 15).
 
-    Each task of the leading dimensions adapts its own copy of the parameters; the mean is over its context points, and
-    without any the parameters stay as they are. The paper does not say whether the outer gradient passes through the
-    inner ones: as in Finn et al. (2017) it does, unless `first_order`. The inner steps of an evaluation may differ from
-    those of the training: `model.clone(inner_steps=10)` takes the same parameters.
+    Each task adapts its own copy of the parameters to the mean over its context points; without context they stay as
+    they are. The paper does not say whether the outer gradient passes through the inner ones. As in Finn et al. (2017)
+    it does, unless `first_order`. An evaluation may take another number of inner steps with the same parameters:
+    `model.clone(inner_steps=10)`.
 
-    The paper's inner rate of 0.1 is too large for its sine curves, x in [-6, 6): with lecun_normal kernels the three steps
-    of an untrained model overflow on most tasks, and with smaller ones training overflows sooner or later. A rate of 0.01,
-    that of Finn et al., trains well; the smaller kernels of fan_in_uniform keep the untrained model finite at both.
+    The paper's inner rate of 0.1 is too large for its sine curves, x in [-6, 6). With lecun_normal kernels three steps
+    of an untrained model overflow on most tasks; with smaller kernels training overflows sooner or later. The rate of
+    Finn et al., 0.01, trains well. The kernels of fan_in_uniform keep the untrained model finite at both rates.
     """
 
     features: Sequence[int] = (128, 128, 128, 128)  # then one more layer, to dy
@@ -216,7 +217,7 @@ class MAMLRegressor(Regressor):
 def gradient_descent(loss: Callable, params, *, steps: int, rate: float, first_order: bool = False):
     """params after `steps` steps of params - rate * gradient of loss(params).
 
-    With first_order the gradients are constants to an outer differentiation, so that d(result)/d(params) is the identity.
+    With first_order an outer differentiation takes the gradients for constants: d(result)/d(params) is the identity.
     """
 
     def step(params, _):

@@ -1,12 +1,12 @@
-"""Few-shot classifiers of the Intention paper (Section 5.2, Appendix 5), and the baselines that users know: one call.
+"""Few-shot classifiers of the Intention paper (Section 5.2, Appendix 5) and well-known baselines, all with one call.
 
     model(context_image [..., N, H, W, C], context_label [..., N, way], target_image [..., M, H, W, C], train)
         -> scores [..., M, way], larger where a class is likelier
 
-Any leading dimensions, the same for all arguments; labels are one-hot. `encoder` is a module of kvq_jax.nn.ENCODERS, shared by
-context and targets, which it sees as one set: see kvq_jax.nn.BatchNorm for what that means. `loss` of a model is the name of
-what it is trained with, one of LOSSES. The defaults of the fields are the sizes of Appendix 5. Raises ValueError if shapes
-disagree or a name is unknown.
+All arguments have the same leading dimensions; labels are one-hot. `encoder` is a module of kvq_jax.nn.ENCODERS. It
+encodes context and targets as one set: see kvq_jax.nn.BatchNorm for what that means. `loss` is the name of the loss
+that the model is trained with, one of LOSSES. Class defaults are the sizes of Appendix 5. All raise ValueError if
+shapes disagree or a name is unknown.
 """
 
 from collections.abc import Sequence
@@ -34,20 +34,22 @@ LOSSES = {
     "signed_squared_error": lambda scores, label: jnp.mean(jnp.square(scores - (2 * label - 1))),
 }
 
-# Op -> its loss, where the general rule does not hold: that of scores which are regressions on labels of -1 and 1.
+# Op -> its loss, if it is not cross-entropy for ops of labels and squared error for others. ls_svm regresses on -1 and
+# 1. The paper trains "Intention using an MSE loss", and does not say on which numbers for its "QDA".
 OP_LOSSES = {"ls_svm": "signed_squared_error"}
 
 
 class IntentionClassifier(Block):
-    """E_X = phi(e_H(e_enc(X))), scores = E_Q Sigma^-1 E_K'y: a discriminant fitted to the context (Intention paper, Eq. 16).
+    """E_X = phi(e_H(e_enc(X))), scores = op(E_Q, E_K, labels): a discriminant fitted to the context.
 
-    e_H is linear, `latent` wide; phi is the identity for the linear kernel and otherwise the whitening feature map of the
-    context, with which every discriminant becomes a kernel one. Sigma and y are those of `covariance`: 'ls_svm' is the paper's
-    Intention, 'within_class' its "QDA", which is no QDA (see kvq_jax.ops.covariance). Where there are fewer context
-    images than features, as with the paper's 8192, the system solved has one row for each image.
+    Intention paper, Eq. 16: scores = E_Q Sigma^-1 E_K'y. e_H is linear, `latent` wide. phi is the identity for the
+    linear kernel; for others it is the whitening feature map of the context, which makes every discriminant a kernel
+    one. The op 'ls_svm' is the paper's Intention, 'within_class' its "QDA", which is no QDA (see
+    kvq_jax.ops.discriminants). With fewer context images than features, as with the paper's 8192, the system solved has
+    one row for each image.
 
-    The paper gives neither alpha nor gamma. 50 is the ridge of R2-D2 and of MetaOptNet; a Gaussian kernel, k(x, x) = 1, needs
-    one below 1. Labels of `lda`, `within_class` and `qda` are corrected as kvq_jax.ops.covariance explains.
+    The paper gives neither alpha nor gamma. 50 is the ridge of R2-D2 and of MetaOptNet; a Gaussian kernel, k(x, x) = 1,
+    needs one below 1. kvq_jax.ops.discriminants says how the labels of `lda`, `within_class` and `qda` are corrected.
     """
 
     encoder: nn.Module
@@ -76,9 +78,9 @@ class IntentionClassifier(Block):
 class AttentionClassifier(Block):
     """scores = e_P(h_MHA(E_K, E_V, E_Q)) with E_K, E_Q = e_H(e_enc(.)) and E_V = e_V(V) (Intention paper, Eq. 17).
 
-    The paper's E_V = e_H(e_V(V)) needs e_H to take both the 64 or 1600 features of an image and the 512 of e_V: here values
-    have a last layer of their own, as wide. `op` may be any member of KVQ space. As for regression, `head_features` is the
-    width of one of the heads, which need not divide anything.
+    The paper's E_V = e_H(e_V(V)) would need an e_H for both the 64 or 1600 features of an image and the 512 of e_V.
+    Here values have a last layer of their own, of the same width. `head_features` is the width of one head, as for
+    regression.
     """
 
     loss = "cross_entropy"
@@ -104,10 +106,10 @@ class AttentionClassifier(Block):
 
 
 class NeuralProcessClassifier(nn.Module):
-    """scores = e_P([mean of E_K of class 0; ..; of the last class; E_Q]) with E = e_H(e_enc(.)) (Intention paper, Eq. 18).
+    """scores = e_P([mean of E_K of class 0; ..; of the last class; E_Q]) with E = e_H(e_enc(.)).
 
-    The class means stand in the order of the labels, which e_P sees, so that it must learn that their order means nothing. A
-    class without context has a mean of zero. The paper's e_V, which it defines and does not use, is left out.
+    Intention paper, Eq. 18. The class means stand in the order of the labels: e_P must learn that this order means
+    nothing. A class without context has a mean of zero. The paper's e_V, defined and never used, is left out.
     """
 
     loss = "cross_entropy"
@@ -127,7 +129,7 @@ class NeuralProcessClassifier(nn.Module):
 
 
 class PrototypeClassifier(nn.Module):
-    """scores = -|e_enc(Q) - mean of e_enc(K) of the class|^2: prototypical networks (Snell et al. 2017, arXiv 1703.05175)."""
+    """scores = -|e_enc(Q) - mean of e_enc(K) of the class|^2 (prototypical networks: arXiv 1703.05175)."""
 
     loss = "cross_entropy"
 
@@ -143,11 +145,12 @@ class PrototypeClassifier(nn.Module):
 class MAMLClassifier(nn.Module):
     """The scores of a linear layer on e_enc(Q), both after gradient descent on the cross-entropy of the context.
 
-    Finn et al. 2017 (arXiv 1703.03400). Every episode adapts its own copy of all parameters, those of batch norm included.
-    Their released code divides the cross-entropy of 5 x 5 images by 5, so that its inner rate of 0.01 is 0.05 for the mean.
-    Context and targets are normalised apart, each by their own statistics, as there: running averages have no place here.
+    Finn et al. 2017 (arXiv 1703.03400). Each episode adapts its own copy of all parameters, those of batch norm
+    included. Their released code divides the cross-entropy of 5 x 5 images by 5: its inner rate of 0.01 is 0.05 for the
+    mean. As there, context and targets are normalised separately, each by its own statistics. The encoder's dropout is
+    not used.
 
-    Raises ValueError for an encoder with other statistics than transductive ones. Dropout of the encoder is not used.
+    Raises ValueError for an encoder whose statistics are not 'transductive'.
     """
 
     loss = "cross_entropy"
@@ -156,7 +159,7 @@ class MAMLClassifier(nn.Module):
     inner_steps: int = 5
     test_steps: int = 10  # where not train
     inner_rate: float = 0.05
-    first_order: bool = False  # the outer gradient takes the inner ones for constants
+    first_order: bool = False  # the outer gradient takes the inner gradients for constants
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
@@ -193,7 +196,7 @@ class _Learner(nn.Module):
 
 
 def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
-    """The mean of the keys [..., N, d] of each class, by labels [..., N, way]: [..., way, d]; zero for a class without keys."""
+    """Keys [..., N, d], one-hot labels [..., N, way] -> the mean key of each class [..., way, d]; zero without keys."""
     count = jnp.maximum(label.sum(-2), 1)[..., None]
     return jnp.einsum("...nk,...nd->...kd", label, key) / count
 

@@ -1,4 +1,4 @@
-"""The baseline that knows nothing of sets: an MLP of all context points in their order (Intention paper, Appendices 6, 7)."""
+"""The baseline without sets: an MLP of all context points in their order (Intention paper, Appendices 6 and 7)."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from kvq_jax.nn import MLP
 class MLPRegressor(Regressor):
     """prediction = e_P([K_1, V_1, ..., K_N, V_N, Q_j]) (Intention paper, Eq. 26), called as a few-shot regressor.
 
-    The prediction depends on the order of the context, and the first call fixes N. The paper's network takes all queries at
-    once and so fixes M too; here each query has its own row, so that a model of 5 queries can map a whole point cloud. No point
-    can be left out: a masked point is a point of zeros. The first layer multiplies the context once for all queries.
+    The prediction depends on the order of the context, and the first call fixes N. A masked point is a point of zeros.
+    The paper's network takes all queries at once, which fixes M too. Here each query has its own row: a model trained
+    on 5 queries can map a whole point cloud. The first layer multiplies the context once for all queries.
 
     Raises ValueError for another number of context points than the first call's, or if shapes disagree.
     """

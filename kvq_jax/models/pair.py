@@ -1,4 +1,4 @@
-"""Encoders of pairs around one op: the Intention and the attention that learn the generalised Kabsch algorithm (Appendix 7)."""
+"""Encoders of pairs around one op: they learn the generalised Kabsch algorithm (Intention paper, Appendix 7)."""
 
 import functools
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from kvq_jax.nn import MLP, Mixer, MultiHead, Op
 
 
 class PairRegressor(Regressor):
-    """E_K = e_K([K, V]), E_V = e_V([K, V]), E_Q = e_Q(Q), prediction = e_P(h(E_K, E_V, E_Q)) (Intention paper, Eqs. 23 and 24).
+    """E_K = e_K([K, V]), E_V = e_V([K, V]), E_Q = e_Q(Q), prediction = e_P(h(E_K, E_V, E_Q)).
 
-    h is the op itself where num_heads is 0, h_int as its defaults have it, and else multi-head attention. The call and its laws
-    are those of the few-shot regressors (kvq_jax/models/few_shot.py), whose Intention differs: there e_K sees keys alone and
-    encodes the queries too, the values are raw, and nothing follows the op.
+    Intention paper, Eqs. 23 and 24. With num_heads=0, h is the op itself (h_int, the default); else it is multi-head
+    attention. IntentionRegressor differs: its e_K sees keys alone and encodes the queries too, its values are raw, and
+    nothing follows its op.
 
-    The paper writes e(K, V, Q) for all three encoders, which holds only for as many queries as pairs; but its model maps a
-    whole point cloud, so each pair and each query has a row of its own. The paper's 5 heads do not divide its width: as in
+    The paper writes e(K, V, Q) for all three encoders, which needs as many queries as pairs. But its model maps a whole
+    point cloud; here each pair and each query has a row of its own. The paper's 5 heads do not divide its width: as in
     AttentionRegressor, each head is head_features wide.
 
     Raises ValueError if shapes disagree or a name is unknown.

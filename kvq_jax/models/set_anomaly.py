@@ -13,14 +13,13 @@ from kvq_jax.nn.mixer import Block
 
 
 class SetAnomalyDetector(Block):
-    """A logit for each element of a set, which the other elements take part in (Garnelo and Czarnecki 2023, arXiv 2305.10203,
-    Section 5.5 and Appendix 8):
+    """A logit for each element of a set, given the others.
 
         logit_i = w' dropout(relu(LayerNorm(W O_i + b))) + c,    O = Former(X)
 
-    The softmax of the logits over the set is the probability of being its anomaly. The paper prints no head; this one is that
-    of the University of Amsterdam's Deep Learning tutorial 6, whose experiment the paper's is. Without positions, a permuted
-    set has permuted logits.
+    Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 5.5 and Appendix 8. The softmax of the logits over the set is
+    the probability of being its anomaly. The paper prints no head. This one is of the University of Amsterdam's Deep
+    Learning tutorial 6, whose experiment the paper repeats. A permuted set has permuted logits: there are no positions.
 
     Raises ValueError if the layer's name is unknown; TypeError if an option is not a field of the layer.
     """
@@ -29,14 +28,14 @@ class SetAnomalyDetector(Block):
     num_layers: int = 4
     features: int = 1024
     input_dropout: float = 0.2
-    dropout: float = 0.0  # of the layers' branches and of the head
+    dropout: float = 0.0  # of the layers' residual branches and of the head
     options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or num_heads
 
     @nn.compact
     def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
-        """x [..., N, d], mask [..., N], True = take part -> logits [..., N]; those of absent elements are the least float32.
+        """x [..., N, d], mask [..., N], True = take part -> logits [..., N]; an absent element has the least float32.
 
-        deterministic=False draws dropout from the random stream 'dropout'.
+        With deterministic=False dropout draws from the random stream 'dropout'.
         """
         options = dict(self.options, dropout=self.dropout)
         former = Former(self.layer, self.num_layers, self.features, self.input_dropout, options, name="former")

@@ -1,10 +1,10 @@
 """From the parameter names of published PyTorch code to ours.
 
-Each family of models lists its renamings as (pattern, path or paths): a regular expression for a module of the published
-code, and the path of ours, with '/' between levels. More than one path: the rows of the tensor are split evenly over
-them (a fused in_proj). The tensor's own name follows from its shape and kind: `weight` of two or more dimensions is a kernel,
-its axes in Flax's order, inputs and outputs last; of one dimension, the scale of a normalisation; `bias` and free parameters
-keep their names.
+Each family of models lists its renamings, TORCH_NAMES, as (pattern, path or paths): a regular expression for a module
+of the published code, and the path of ours, with '/' between levels. With several paths the rows of the tensor are
+split evenly over them (a fused in_proj). The last part of the name follows from the tensor: a `weight` of two or more
+dimensions is a kernel, whose axes are put in Flax's order, inputs and outputs last; a `weight` of one dimension is the
+scale of a normalisation; `bias` and free parameters keep their names.
 """
 
 import re
@@ -28,7 +28,7 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
       A tree like `expected`, with the arrays' values and dtypes.
 
     Raises:
-      ValueError: naming each tensor that has no place, each parameter that gets none or two, and each shape that differs.
+      ValueError: it names each tensor without a place, each parameter with none or two, and each shape that differs.
     """
     wanted = {"/".join(path): tuple(leaf.shape) for path, leaf in flatten_dict(expected).items()}
     found, problems = {}, []
@@ -53,7 +53,7 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
 
 
 def encoder_names(theirs: str, ours: str) -> list[Renaming]:
-    """Renamings of an nn.TransformerEncoder, whose names match `theirs`, to the TransformerEncoder at the path `ours`."""
+    """Renamings of an nn.TransformerEncoder whose names match `theirs` to the TransformerEncoder at the path `ours`."""
     layer, path = rf"{theirs}\.layers\.(\d+)\.", rf"{ours}/layer_\1/"
     return [(layer + r"self_attn\.in_proj", tuple(f"{path}heads/{part}" for part in ("query", "key", "value")))] + [
         (layer + name, path + place)
@@ -68,9 +68,9 @@ def encoder_names(theirs: str, ours: str) -> list[Renaming]:
 
 
 def mlp_names(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Renaming]:
-    """Renamings of Linear layers with ReLUs between them, in an nn.Sequential that has its first Linear at the place `first`.
+    """Renamings of an nn.Sequential of Linear layers with ReLUs between them, the first Linear at the index `first`.
 
-    Groups of `theirs` may be used in `ours`.
+    `ours` may refer to groups of `theirs`.
     """
     return [(rf"{theirs}\.{first + 2 * index}", f"{ours}/layer_{index}") for index in range(depth)]
 

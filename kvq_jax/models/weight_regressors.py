@@ -1,15 +1,15 @@
-"""The models of two experiments of the Intention paper that have no queries: from pairs (x, y) to one vector.
+"""Models without queries, from pairs (x, y) to one vector: two experiments of the Intention paper.
 
     model(x [..., N, d], y [..., N, 1], mask [..., N] or None) -> w [..., d]
 
-WEIGHT_REGRESSORS are those of the scaling experiment (Section 4, Appendix 2), where y = x w; `latent` is s, the one size of
-all layers, which the experiment doubles until the error is small. Each encoder sees the row [x_i, y_i]: the paper writes
-e(K, V, Q). TARGET_REGRESSORS are those of policy distillation (Section 5.3, Appendix 6), where w is the target and y the
-squared distance of the place x to it. There K = V = Q are the observations o_i = [x_i, y_i], and what encoders and the op see
-is [K, V, Q], each observation three times beside itself. The defaults of their fields are the sizes of Appendix 6.
+The models named Weights are of the scaling experiment (Section 4, Appendix 2), where y = x w. `latent` is s, the size
+of all layers; the experiment doubles it until the error is small. Each encoder sees the row [x_i, y_i], where the paper
+writes e(K, V, Q). The models named Target are of policy distillation (Section 5.3, Appendix 6), where w is the target
+and y the squared distance from the place x to it. There K = V = Q are the observations o_i = [x_i, y_i]; encoders and
+op see [K, V, Q], each observation three times in a row. Class defaults are the sizes of Appendix 6.
 
-Any leading dimensions. A masked row (False) is an absent row; what stands in its place may be any finite number. Parameters and
-predictions are float32. Raises ValueError if shapes disagree or a name is unknown.
+Any leading dimensions. A masked row (False) is an absent row: its place may hold any finite number. Parameters and
+predictions are float32. All raise ValueError if shapes disagree or a name is unknown.
 """
 
 import functools
@@ -25,11 +25,10 @@ from kvq_jax.nn.mixer import Block
 
 
 class IntentionWeights(Block):
-    """E_K = e_K(x, y), E_V = e_V(x, y), prediction = e_P(w(E_K, E_V)) (Eq. 7), where w is s x s and e_P sees it flattened.
+    """E_K = e_K(x, y), E_V = e_V(x, y), prediction = e_P(w(E_K, E_V)) (Eq. 7); e_P sees w, s x s, flattened.
 
-    Each of e_K, e_V, e_P has two layers, so e_P is [s, d]. Raw keys and values, E_K = x and E_V = y, would solve the task
-    untrained; here e_K has to find features that are near linear in x and ignore y. The paper gives neither alpha nor its
-    start.
+    e_K, e_V and e_P have two layers each: e_P is [s, d]. Raw keys and values, E_K = x and E_V = y, would solve the task
+    untrained; here e_K has to find features that are near linear in x and ignore y. The paper does not give alpha.
     """
 
     latent: int
@@ -45,11 +44,11 @@ class IntentionWeights(Block):
 
 
 class AttentionWeights(Block):
-    """S_. = leaky(e_.(x, y)) for K, Q, V of one layer each, S_H = leaky(h_MHA(S_K, S_V, S_Q)), prediction = e_P(mean_i S_H)
-    (Eq. 8), where e_P is one layer and leaky has the slope tau below 0.
+    """S_. = leaky(e_.(x, y)) for K, Q, V, S_H = leaky(h_MHA(S_K, S_V, S_Q)), prediction = e_P(mean_i S_H) (Eq. 8).
 
-    The paper does not say how the N rows of S_H become one prediction: their mean. Its 5 heads divide no power of two: as in
-    Haiku, each head is s wide and the heads mix to 5 s.
+    Each e_. and e_P is one layer; leaky has the slope tau below 0. The paper does not say how the N rows of S_H become
+    one prediction: we take their mean. Its 5 heads divide no power of two: as in Haiku, each head is s wide and the
+    heads mix to 5 s.
     """
 
     latent: int
@@ -88,9 +87,9 @@ class NeuralProcessWeights(nn.Module):
 
 
 class MLPWeights(nn.Module):
-    """prediction = e_P(x_1, y_1, ..., x_N, y_N) with four layers (Eq. 10): no function of a set, and N is fixed by the first call.
+    """prediction = e_P(x_1, y_1, ..., x_N, y_N) with four layers (Eq. 10).
 
-    It has no way to leave a row out: a masked row is a row of zeros to it.
+    The prediction depends on the order of the rows, and the first call fixes N. A masked row is a row of zeros.
     """
 
     latent: int
@@ -106,7 +105,7 @@ class MLPWeights(nn.Module):
 class IntentionTarget(Block):
     """E_K = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(w(E_K, E_V)) (Eq. 19), where e_P sees w flattened.
 
-    The keys are raw, and of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
+    The keys are raw, of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
     """
 
     value_features: Sequence[int] = (512, 512)
@@ -161,7 +160,7 @@ class NeuralProcessTarget(nn.Module):
 
 
 class MLPTarget(nn.Module):
-    """prediction = e_P([K, V, Q]), all rows side by side (Eq. 22). For order and masks see MLPWeights."""
+    """prediction = e_P([K, V, Q]), all rows side by side (Eq. 22). Order and masks are as in MLPWeights."""
 
     features: Sequence[int] = (512, 512, 512)  # then one more layer, to d
     kernel_init: str = "lecun_normal"
@@ -178,7 +177,7 @@ def _mlp(model: nn.Module, features: Sequence[int], name: str) -> MLP:
 
 
 def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_features, decoder_features) -> jax.Array:
-    """e_P(w(E_K, E_V)) of `rows`, [..., N, .] each, side by side: E_K itself without key_features. The layers are `model`'s."""
+    """e_P(w(E_K, E_V)) of `rows` [..., N, .] side by side, in layers of `model`. No key_features: E_K is the rows."""
     key = _mlp(model, key_features, "key_encoder")(*rows) if key_features else jnp.concatenate(rows, -1)
     value = _mlp(model, value_features, "value_encoder")(*rows)
     weights = Mixer(model.op, name="mixer").weights(key, value, mask=mask)

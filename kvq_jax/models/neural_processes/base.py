@@ -1,18 +1,18 @@
-"""What every neural process is: a map from context points to a predictive distribution, and how it is trained and judged.
+"""The interface of a neural process: from context points to a predictive distribution, with its loss and likelihood.
 
     predictive = model.apply(variables, context, target_x, target_mask, key=key)
     loss = model.apply(variables, context, target, key=key, method="loss")                          # [...]
     value = model.apply(variables, context, target, key=key, method="log_likelihood")               # [...], per target
 
-Contexts and targets are `Points` with any leading dimensions, the same for both; a masked point is an absent point, and no
-context at all is allowed. Every number is of one task: the mean over a batch is the caller's.
+Contexts and targets are `Points` with the same leading dimensions. A masked point is an absent point, and no context at
+all is allowed. Losses and likelihoods are of each task: the caller takes the mean over a batch.
 
-What a model keeps of a context can be queried many times:
+A context can be remembered once and queried many times:
 
     memory = model.apply(variables, context, key=key, method="remember")
     predictive = model.apply(variables, memory, target_x, target_mask, key=key, method="query")     # = the first line
 
-A model whose memory has a constant size can be conditioned in parts, in any order:
+A model with a state of constant size can be conditioned in parts, in any order:
 
     state = model.apply(variables, batch_shape, method="init_state")
     state = model.apply(variables, state, more_context, method="update")
@@ -31,7 +31,7 @@ from kvq_jax.nn.mixer import Block
 
 
 def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
-    """The key. Raises ValueError that names the drawer if it is None."""
+    """The key. Raises ValueError that names the drawer if there is none."""
     if key is None:
         raise ValueError(f"{drawer} draws random numbers: give a key")
     return key
@@ -40,9 +40,9 @@ def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
 class NeuralProcess(Block):
     """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
 
-    Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore it.
-    `likelihood` says what `log_likelihood` is, divided by the number of targets: 'marginal', the sum over targets, each
-    alone given the context; or 'joint', that of all targets together. The two are different metrics.
+    Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore
+    it. `likelihood` says what `log_likelihood` is, divided by the number of targets: 'marginal', the sum over targets,
+    each alone given the context; or 'joint', that of all targets together. The two are different metrics.
     """
 
     likelihood = "marginal"
@@ -57,7 +57,7 @@ class NeuralProcess(Block):
         *,
         key: jax.Array | None = None,
     ) -> Distribution:
-        """The predictive distribution at target_x [..., M, dx]; see kvq_jax.models.neural_processes.predictive for its kinds."""
+        """The predictive distribution at target_x [..., M, dx], of a kind that `predictive` lists."""
         raise NotImplementedError
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
@@ -71,14 +71,14 @@ class NeuralProcess(Block):
         return total / predictive.count(target.mask, target.x.shape[-2])
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
-        """What `query` needs of a context: a state where there is one, else a memory that grows with the context.
+        """What `query` needs of a context: a state if the model has one, else a memory that grows with the context.
 
         Raises ValueError for a model that reads its context anew with each set of targets.
         """
         raise ValueError(f"{type(self).__name__} keeps nothing of a context: it reads it anew with each set of targets")
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
-        """The state of no context, with leading dimensions `batch`. Raises ValueError if the model has no such state."""
+        """The state of no context, with leading dimensions `batch`. Raises ValueError if the model has no state."""
         raise self._no_state()
 
     def update(self, state: Any, context: Points) -> Any:
@@ -92,7 +92,7 @@ class NeuralProcess(Block):
     def query(
         self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
     ) -> Distribution:
-        """What `__call__` returns for all context in the memory, a state or what `remember` gave."""
+        """What `__call__` returns for all context in the memory: a state, or what `remember` gave."""
         raise self._no_state()
 
     def _no_state(self) -> ValueError:

@@ -18,7 +18,7 @@ __all__ = ["BANP", "BNP", "Draws", "TORCH_NAMES", "draw"]
 
 
 class Draws(NamedTuple):
-    """Which of the N context points stands in each of N places, for each of K bootstraps: indices [K, ..., N]."""
+    """Which of the N context points fills each of N places, for each of K bootstraps: indices [K, ..., N]."""
 
     points: jax.Array  # for the first resampling, of pairs (x, y)
     residuals: jax.Array  # for the second, of residuals
@@ -46,12 +46,12 @@ def resample(rows: jax.Array, indices: jax.Array) -> jax.Array:
 class BNP(EncoderDecoder):
     """CNP whose decoder also sees, in each of K copies, a context with bootstrapped residuals.
 
-    (1) Resample the pairs (x, y) of the context; (2) from them predict mean and std at the context's own x; (3) resample the
-    residuals (y - mean) / std and centre them; (4) y~ = mean + std residual. The encoders' representations of (x, y~) are one
-    more input of the decoder. No gradient passes through (1) to (4). Draws from `key`: train_samples copies for the loss,
-    eval_samples for predictions.
+    (1) Resample the pairs (x, y) of the context. (2) From them predict mean and std at the context's own x. (3)
+    Resample the residuals (y - mean) / std and centre them. (4) y~ = mean + std residual. The decoder also takes the
+    encoders' representations of (x, y~). No gradient passes through (1) to (4). `key` draws train_samples copies for
+    the loss, eval_samples for predictions.
 
-    The residuals need the whole context, so there is no state. Raises ValueError if a name is unknown, a depth leaves no
+    The residuals need the whole context: there is no state. Raises ValueError if a name is unknown, a depth leaves no
     layer, or the key is missing.
     """
 
@@ -115,4 +115,4 @@ class BNP(EncoderDecoder):
 
 
 class BANP(Attentive, BNP):
-    """BNP with cross-attention and self-attention, as CANP."""
+    """BNP with the cross-attention and self-attention of CANP."""

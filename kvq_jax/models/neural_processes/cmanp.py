@@ -1,4 +1,4 @@
-"""CMANP and CMANP-AND: the context in memory of constant size (Feng et al. 2023, CMANP, arXiv 2305.14567)."""
+"""CMANP and CMANP-AND: a context in constant memory (Feng et al. 2023, CMANP, arXiv 2305.14567)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +17,15 @@ from kvq_jax.nn import CMAB, Op
 
 
 class CMANP(LevelProcess):
-    """Constant Memory Attentive Neural Process (Section 3.3): LBANP's decoder on latents of Constant Memory Attention Blocks.
+    """Constant Memory Attentive Neural Process (Section 3.3): LBANP's decoder on latents of CMABs.
 
-    Only the first attention of each block sees the context, at queries that are parameters, so the context may come in parts:
-    see `update`. A state holds what those attentions keep, for each block; its size does not depend on the number of points,
-    and an update costs one embedding of the new points and, in each block, one projection of them and their scores with the
-    block's queries. All work among latents waits for a query.
+    Only the first attention of each block sees the context, and its queries are parameters: the context may come in
+    parts, see `update`. A state holds what those attentions keep, for each block; its size does not depend on the
+    number of points. An update embeds the new points once; each block projects them and scores them with its queries.
+    All work among latents waits for a query.
 
-    `cross_op` (None: op) is the op of those attentions. One without a state of constant size, not in
-    kvq_jax.ops.streaming.STREAMS, can only be given the whole context at once.
+    `cross_op` (None: op) is the op of those attentions. If it has no stream in kvq_jax.ops.OPERATORS, the context has
+    to be given at once.
     """
 
     num_latents: int = 128  # L_I, the rows of a level
@@ -55,7 +55,7 @@ class CMANP(LevelProcess):
         return self.update(self.init_state(context.x.shape[:-2]), context)
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
-        """The state of no context, one of the stream of `cross_op` for each block, with leading dimensions [*batch, num_heads].
+        """The state of no context: one state of the stream of `cross_op` for each block, [*batch, num_heads, ...].
 
         Raises ValueError if that op has no state of constant size.
         """
@@ -87,18 +87,18 @@ class CMANP(LevelProcess):
 
 
 class IntentionCMANP(CMANP):
-    """CMANP whose blocks read the context by Intention. Ours."""
+    """CMANP whose blocks read the context by Intention. Not published elsewhere."""
 
     cross_op: Op | None = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
 
 
 class CMANPAND(JointProcess, CMANP):
-    """CMANP-AND (Section 3.3.1): trained on one multivariate normal for all targets, judged on one for each block of targets.
+    """CMANP-AND (Section 3.3.1): one multivariate normal for all targets in training, one for each block in evaluation.
 
-    Its log-likelihood follows the chain rule over blocks of `block_size` targets in the order given: each is predicted jointly
-    and then becomes context, with its true outputs, as the released code does it; the text says with samples, which is
-    kvq_jax.models.neural_processes.conditioning.sample. One block is CMANP-ND. The 5 is the paper's; the released code
-    never sets it.
+    The log-likelihood follows the chain rule over blocks of `block_size` targets in the order given. Each block is
+    predicted jointly and then becomes context with its true outputs, as in the released code. The text uses samples
+    instead, as kvq_jax.models.neural_processes.conditioning.sample does. One block is CMANP-ND. A block_size of 5 is
+    the paper's; the released code never sets it.
     """
 
     block_size: int = 5

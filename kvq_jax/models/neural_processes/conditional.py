@@ -13,7 +13,7 @@ TORCH_NAMES = renamings(enc1="encoder", enc2="pooling", dec="decoder")
 class CNP(Streamed):
     """y* ~ N(decoder(pool_1(context), pool_2(context), x*)), independent at every target.
 
-    Trained on context and target points alike, as published. Raises as `EncoderDecoder`.
+    The loss is over context and target points, as published. Raises as `EncoderDecoder`.
     """
 
     def __call__(

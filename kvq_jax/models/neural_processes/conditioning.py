@@ -1,7 +1,7 @@
-"""Conditioning on a long context in constant memory, and sampling from any neural process: functions of (model, variables).
+"""Conditioning on a long context in constant memory, and sampling from any neural process.
 
-A model with a state of constant size is itself a stream of points, `as_stream`: what kvq_jax.ops.streaming can do with a
-stream (fold in chunks, all prefixes, merge over devices) can be done with the model.
+A model with a state of constant size is itself a stream of points: see `as_stream`. kvq_jax.ops.streaming can fold it
+in chunks, give all prefixes, and merge it over devices.
 """
 
 import functools
@@ -42,8 +42,8 @@ def has_state(model: NeuralProcess, variables: Any) -> bool:
 def condition(model: NeuralProcess, variables: Any, context: Points, chunk_size: int, *, state: Any = None) -> Any:
     """The state after a long context, chunk by chunk: CMANP (Feng et al. 2023, arXiv 2305.14567), Section 3.1.2.
 
-    Each chunk is embedded inside the scan, so beside the points themselves it needs memory for one chunk only. The gradient
-    computes each chunk again and keeps at most one state per chunk.
+    Each chunk is embedded inside the scan: beside the points it needs memory for one chunk only. The gradient computes
+    each chunk again and keeps at most one state per chunk.
 
     Args:
       model, variables: with a state of constant size.
@@ -72,7 +72,7 @@ def condition_made(
     batch: tuple[int, ...] = (),
     state: Any = None,
 ) -> Any:
-    """The state after `count` chunks that are made inside the scan: memory does not depend on their number.
+    """The state after `count` chunks that are made inside the scan, in memory that does not depend on their number.
 
     Args:
       model, variables: with a state of constant size.
@@ -98,7 +98,7 @@ def condition_made(
 
 
 def in_blocks(points: Points, size: int) -> Points:
-    """Points [..., M, d] as blocks [blocks, ..., size, d] in order, with a mask: the last is filled up with absent points.
+    """Points [..., M, d] as blocks [blocks, ..., size, d] in order, with a mask. Absent points fill up the last block.
 
     Raises ValueError if size is not positive.
     """
@@ -120,7 +120,7 @@ def in_blocks(points: Points, size: int) -> Points:
 
 
 class Rollout(NamedTuple):
-    """How draws become context: what has been seen at the start, how to predict from it, and how to add a drawn block."""
+    """How draws become context: what is seen at the start, how to predict from it, and how to add a drawn block."""
 
     start: Any
     query: Callable[[Any, Points, Array], Any]  # (seen, block, key) -> predictive distribution at block.x
@@ -140,10 +140,10 @@ def sample(
     use_state: bool | None = None,
     state: Any = None,
 ) -> Array:
-    """Functions drawn block by block: each block of targets is drawn given the context and the blocks drawn before it.
+    """Functions drawn block by block, each block of targets given the context and the blocks before it.
 
-    With a joint predictive distribution and one block these are its samples; with a factorised one and blocks of one point,
-    the autoregressive samples of Bruinsma et al. 2023 (arXiv 2303.14468); in between, Section 3.3.1 of CMANP
+    A joint predictive distribution with one block gives its own samples. A factorised one with blocks of one point
+    gives the autoregressive samples of Bruinsma et al. 2023 (arXiv 2303.14468). In between is Section 3.3.1 of CMANP
     (Feng et al. 2023, arXiv 2305.14567).
 
     Args:
@@ -154,15 +154,15 @@ def sample(
       key: of the draws, and of models that draw.
       block_size: targets drawn at once.
       num_samples: number of functions.
-      use_state: absorb draws by `update`, else by conditioning anew on a context that grows; None: by `update` if the
-        model has a state of constant size. The results are the same.
+      use_state: True adds draws by `update`, False conditions anew on a context that grows; None: True if the model
+        has a state of constant size. The results are the same.
       state: what the model has seen before the context, which may then have no points; implies use_state.
 
     Returns:
       [num_samples, ..., M, dy].
 
     Raises:
-      ValueError: if block_size is not positive, use_state asks for a state that the model has not, or shapes do not fit.
+      ValueError: if block_size is not positive, use_state=True and the model has no state, or shapes do not fit.
     """
     if use_state is None:
         use_state = state is not None or has_state(model, variables)

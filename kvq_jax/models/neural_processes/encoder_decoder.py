@@ -4,8 +4,8 @@
     s = pooling(context)         one vector: a second representation, or the parameters of a latent z
     mean, std = decoder(r, s or z, x*)
 
-Fields start at the published values for one-dimensional GPs. Source: the released code of Lee et al. 2020 (arXiv 2008.02956),
-which that of TNP, LBANP and CMANP contains unchanged.
+Class defaults are the published values for one-dimensional GPs. Source: the released code of Lee et al. 2020 (arXiv
+2008.02956), which the code of TNP, LBANP and CMANP contains unchanged.
 """
 
 import math
@@ -80,7 +80,7 @@ class EncoderDecoder(NeuralProcess):
     def decode(
         self, representations: Sequence[jax.Array], target_x: jax.Array, extra: Sequence[jax.Array] = ()
     ) -> tuple[jax.Array, jax.Array]:
-        """Mean and standard deviation [..., M, dy]; leading dimensions of samples may be in any of the representations."""
+        """Mean and standard deviation [..., M, dy]. Representations may have leading dimensions of samples."""
         return predictive.moments(self.decoder(representations, target_x, extra), self.std_map, self.std_floor)
 
     def _paths(self) -> tuple:
@@ -101,9 +101,9 @@ class EncoderDecoder(NeuralProcess):
 
 
 class Streamed(EncoderDecoder):
-    """The state of a model that sees the context through its encoders alone: their states.
+    """A model that sees the context through its encoders alone: its state is theirs.
 
-    Raises ValueError where an encoder has none: see kvq_jax.nn.np_encoders.
+    Raises ValueError if an encoder has no state: see kvq_jax.nn.np_encoders.
     """
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
@@ -124,13 +124,14 @@ class Streamed(EncoderDecoder):
 class Attentive(EncoderDecoder):
     """Cross-attention from targets to context for r, and self-attention over the context, also before the pooling.
 
-    `op` is that of the cross-attention. With op='intention' and self_attention=False this is the Intention neural process: a
-    regression in feature space for each head, which answers any query from K'K and K'V, so the context may come in parts.
+    `op` is the operator of the cross-attention. With op='intention' and self_attention=False this is the Intention
+    neural process: a regression in feature space for each head. It answers any query from K'K and K'V, so that the
+    context may come in parts.
     """
 
     num_heads: int = 8
-    value_depth: int = 4  # layers for the values; self-attention takes the place of two, here and in pre_depth
-    key_depth: int = 2  # layers for keys and queries, the same
+    value_depth: int = 4  # layers for the values; self-attention replaces two of them, here and in pre_depth
+    key_depth: int = 2  # layers for keys and queries, which share them
     op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS; published: by sqrt(hidden), not by the width of a head
     self_attention: bool = True  # False: as in DeepMind's notebook

@@ -1,11 +1,11 @@
-"""The fields of kvq_jax.nn.covariance_head.CovarianceHead, as a model has them: TNP-ND, LBANP-ND and CMANP-AND."""
+"""A CovarianceHead as part of a model: TNP-ND, LBANP-ND and CMANP-AND."""
 
 from flax import linen as nn
 
 from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
 from kvq_jax.nn.covariance_head import CovarianceHead
 
-# Of the head of a model that names it `head`.
+# Of a head that the model calls `head`.
 HEAD_NAMES: tuple[Renaming, ...] = (
     *encoder_names("std_encoder", "head/std_encoder"),
     *mlp_names("(mean_net|projector|diag_net)", r"head/\1"),
@@ -13,7 +13,7 @@ HEAD_NAMES: tuple[Renaming, ...] = (
 
 
 class JointHead(nn.Module):
-    """For a model that has the sizes and the op of a transformer: the head's own fields, and the head."""
+    """The head and its own fields, for a model that has the sizes and the op of a transformer."""
 
     likelihood = "joint"
 

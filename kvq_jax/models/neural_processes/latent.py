@@ -1,7 +1,7 @@
 """Latent neural processes: NP (Garnelo et al. 2018, arXiv 1807.01622) and ANP (Kim et al. 2019, arXiv 1901.05761).
 
-Both have the deterministic path of the ANP paper beside the latent one. The published code trains them on context and target
-points alike, with an importance-weighted bound (Burda et al. 2016, arXiv 1509.00519) where the papers have the ELBO.
+Both have the deterministic path of the ANP paper beside the latent one. The published code trains them on context and
+target points, by an importance-weighted bound (Burda et al. 2016, arXiv 1509.00519) where the papers have the ELBO.
 """
 
 import jax
@@ -31,14 +31,14 @@ def elbo(log_likelihood: jax.Array, z: jax.Array, prior: dist.Distribution, post
     return jnp.mean(log_likelihood, 0) - dist.kl_divergence(posterior, prior)
 
 
-# Name -> a lower bound of log p(y) of a task. Published: 'importance' with K = 4 (GPs, images), 'elbo' with K = 1 (bandits).
+# Name -> a lower bound of log p(y). Published: 'importance' with K = 4 (GPs, images), 'elbo' with K = 1 (bandits).
 OBJECTIVES = {"importance": importance, "elbo": elbo}
 
 
 class NP(Streamed):
     """y* ~ N(decoder(pool(context), z, x*)) with z ~ N(mu, sigma) of a second pooling, sigma = 0.1 + 0.9 sigmoid(.).
 
-    The prior p(z | C) and the posterior q(z | C, T) are one network, of the context and of all points. Draws z from `key`:
+    One network gives the prior p(z | C) from the context and the posterior q(z | C, T) from all points. `key` draws z:
     train_samples from the posterior for the loss, eval_samples from the prior for predictions.
 
     Raises ValueError if a name is unknown, a depth leaves no layer, or the key is missing.
@@ -108,7 +108,7 @@ class ANP(Attentive, NP):
 
 
 class IntentionANP(ANP):
-    """The Intention neural process: see `Attentive`. Ours."""
+    """The Intention neural process: see `Attentive`. Not published elsewhere."""
 
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
     self_attention: bool = False

@@ -1,8 +1,8 @@
 """EQTNP, LBANP and LBANP-ND: targets query the context layer by layer (Feng et al. 2023, LBANP, arXiv 2211.08458).
 
-An encoder makes one level of the context for each layer of the decoder, and decoder layer l attends to level l only. So the
-context is encoded once, without a look at the targets, and each target is on its own. In EQTNP a level has a row for each
-point of the context; in LBANP, and in CMANP, a fixed number of latents.
+An encoder makes one level of the context for each layer of the decoder, and decoder layer l attends to level l only. So
+the context is encoded once, without the targets, and each target is predicted on its own. A level of EQTNP has a row
+for each context point; a level of LBANP or CMANP has a fixed number of latents.
 """
 
 import functools
@@ -28,10 +28,9 @@ EPSILON = 1e-5  # of the last LayerNorm
 class LevelProcess(NeuralProcess):
     """What the family shares: embedders, decoder and predictor. A model defines `levels`, after its encoder in `setup`.
 
-    The predictive distribution is factorised. `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published,
-    with bounded deviations 'softplus' and 0.05. Blocks are those of kvq_jax.nn.perceiver, where the ridge of an op that has
-    one is `alpha`, for each head, of the kind `alpha_kind`. With copy_layers all layers of the encoder start equal, and all of
-    the decoder, as in the released code, where they are deep copies of one.
+    The predictive distribution is factorised. `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are
+    published; for bounded deviations 'softplus' and 0.05. Blocks are those of kvq_jax.nn.perceiver. With copy_layers
+    all layers of the encoder start equal, and all of the decoder: in the released code they are deep copies of one.
 
     Raises ValueError if a name is unknown, or num_heads does not divide features.
     """
@@ -75,7 +74,7 @@ class LevelProcess(NeuralProcess):
         *,
         key: jax.Array | None = None,
     ) -> Distribution:
-        """The predictive distribution at target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
+        """At target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
         prediction = self.predict(self.decode(self.levels(context), target_x), target_mask)
         if self.copy_layers and self.is_initializing():
             for stack in ("encoder", "decoder"):
@@ -111,11 +110,11 @@ class LevelProcess(NeuralProcess):
 
 
 class JointProcess(JointHead, LevelProcess):
-    """The family with one multivariate normal for all targets, of kvq_jax.nn.covariance_head: the variants named ND.
+    """The family with one multivariate normal for all targets (kvq_jax.nn.covariance_head): the variants named ND.
 
-    The training loss is the joint negative log-likelihood, not divided by the number of targets; `log_likelihood` divides it.
-    `unused_predictor`: keep the predictor that the released code has and never uses, as parameters without gradient, so that
-    numbers of parameters agree.
+    The training loss is the joint negative log-likelihood, not divided by the number of targets; `log_likelihood`
+    divides by it. `unused_predictor` keeps the predictor that the released code has and never uses: parameters without
+    gradient, so that parameter counts agree.
     """
 
     unused_predictor: bool = True
@@ -134,8 +133,8 @@ class JointProcess(JointHead, LevelProcess):
 class EQTNP(LevelProcess):
     """Efficient-Queries TNP: LBANP without its bottleneck (Feng et al. 2023, arXiv 2211.08458).
 
-    The levels are the embedded context and what each of num_layers - 1 self-attention layers makes of the one before.
-    Encoding N points takes O(N^2), M targets O(N M).
+    The first level is the embedded context; each of num_layers - 1 self-attention layers makes the next one. Encoding N
+    points takes O(N^2), M targets O(N M).
     """
 
     def setup(self):
@@ -157,7 +156,7 @@ class LatentLayer(nn.Module):
 
     @nn.compact
     def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-        """latents [..., n, features], context [..., N, b], mask [..., N] -> [..., n, features]; dimensions broadcast."""
+        """latents [..., n, features], context [..., N, b], mask [..., N] -> [..., n, features]. They broadcast."""
         latents = self.block(cross=True, name="cross")(latents, context, mask=mask)
         return self.block(name="latent")(latents)
 
@@ -165,7 +164,7 @@ class LatentLayer(nn.Module):
 class LBANP(LevelProcess):
     """Latent Bottlenecked Attentive Neural Process (Feng et al. 2023, arXiv 2211.08458).
 
-    Levels are num_latents latents, which each encoder layer lets attend to the embedded context and then to one another.
+    A level is num_latents latents. In each encoder layer they attend to the embedded context and then to one another.
     Encoding N points takes O(N n + n^2), M targets O(M n).
     """
 
@@ -188,11 +187,11 @@ class LBANP(LevelProcess):
 
 
 class LBANPND(JointProcess, LBANP):
-    """LBANP-ND: LBANP with one multivariate normal for all targets (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 4)."""
+    """LBANP with one multivariate normal for all targets (Feng et al. 2023, CMANP, arXiv 2305.14567, Section 4)."""
 
 
 def branch_names(theirs: str, ours: str) -> list:
-    """Renamings of an attention or a GEGLU behind its LayerNorm; groups of `theirs` may be used in `ours`."""
+    """Renamings of an attention or a GEGLU behind its LayerNorm; `ours` may refer to groups of `theirs`."""
     return (
         [(rf"{theirs}\.fn\.net\.{index}", f"{ours}/fn/net_{index}") for index in (0, 2)]
         + [(rf"{theirs}\.fn\.{name}", f"{ours}/fn/{name}") for name in ("to_q", "to_kv", "to_out")]

@@ -1,4 +1,4 @@
-"""Predictive distributions of neural processes, and their log-likelihood at targets of which some are absent.
+"""Predictive distributions of neural processes, and their log-likelihood where some targets are absent.
 
 Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
 
@@ -15,8 +15,8 @@ import numpyro.distributions as dist
 
 from kvq_jax.names import choose
 
-# Name -> (raw, floor) -> standard deviation. CNP to BANP publish softplus over 0.1, TNP to CMANP exp, or, where bounded,
-# softplus over 0.05.
+# Name -> (raw, floor) -> standard deviation. Published: softplus over 0.1 for CNP to BANP; for TNP to CMANP exp, or
+# softplus over 0.05 where it is bounded.
 STD_MAPS = {
     "softplus": lambda raw, floor: floor + (1 - floor) * jax.nn.softplus(raw),
     "exp": lambda raw, floor: floor + jnp.exp(raw),
@@ -41,14 +41,14 @@ def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
 
 
 def is_joint(predictive: dist.Distribution, y: jax.Array) -> bool:
-    """Whether a distribution of y [..., M, dy] is one over all targets together."""
+    """Whether a distribution of y [..., M, dy] is over all targets together."""
     return predictive.batch_shape == y.shape[:-2]
 
 
 def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:
     """log p(y [..., M, dy]) over the targets that mask [..., M] keeps, [...]: a sum over points, or the joint density.
 
-    A joint distribution holds each absent target as independent, with variance 1: its density is divided out.
+    In a joint distribution each absent target is independent with variance 1; its density is divided out.
     """
     if not is_joint(predictive, y):
         of_point = predictive.log_prob(y)

@@ -1,8 +1,8 @@
 """Transformer neural processes (Nguyen and Grover 2022, arXiv 2207.04179): TNP-D, TNP-A and TNP-ND.
 
-Context and targets are one sequence of tokens: a point is (x, y), a target (x, 0), and one MLP embeds both. In every layer
-all tokens attend to the context; targets do not attend to themselves either: what they know of their x is in the residual.
-Options are those of the released code (TNP-pytorch); defaults are its one-dimensional regression's.
+Context and targets are one sequence of tokens: a context point is (x, y), a target (x, 0), and one MLP embeds both. In
+every layer all tokens attend to the context only. A target does not attend to itself: its own x stays in the residual.
+Options are those of the released code (TNP-pytorch); class defaults are those of its one-dimensional regression.
 """
 
 import jax
@@ -23,10 +23,12 @@ from kvq_jax.nn.transformer import TransformerEncoder
 class TransformerProcess(NeuralProcess):
     """What the family shares: the embedder and the encoder.
 
-    `op` stands in for the attention of the encoder. The loss replaces each output of the context by N(0, 1) with probability `drop_y` (published for the wheel
-    bandit: 0.5). copy_layers: see kvq_jax.nn.transformer.TransformerEncoder.
+    `op` is the operator of the encoder's attention. In the loss each output of the context is replaced by a draw from
+    N(0, 1) with probability `drop_y` (published for the wheel bandit: 0.5). For copy_layers see
+    kvq_jax.nn.transformer.TransformerEncoder.
 
-    Raises ValueError if a name is unknown, num_heads does not divide features, or something is to be drawn without a key.
+    Raises ValueError if a name is unknown, num_heads does not divide features, or something is to be drawn without a
+    key.
     """
 
     features: int = 64
@@ -70,15 +72,17 @@ def unknown(x: jax.Array, dim_y: int) -> Points:
     return Points(x, jnp.zeros((*x.shape[:-1], dim_y), x.dtype))
 
 
-# Name -> (context, targets) -> the points that the loss is the mean over. 'all' is published for the wheel bandit.
+# Name -> (context, targets) -> the points of the loss. 'all' is published for the wheel bandit.
 LOSS_POINTS = {"targets": lambda context, target: target, "all": join}
 
 
 class MarginalProcess(TransformerProcess):
     """TNP-D and TNP-A: a predictor reads a normal distribution for each point from its encoding.
 
-    `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published; for bounded deviations (EMNIST) 'softplus'
-    and 0.05. A model defines `judged`.
+    A model defines `judged`, and may define `taught`.
+
+    `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published; for bounded deviations (EMNIST)
+    'softplus' and 0.05.
     """
 
     std_map: str = "exp"  # a name of predictive.STD_MAPS
@@ -90,7 +94,7 @@ class MarginalProcess(TransformerProcess):
         self.predictor = MLP((self.hidden, 2 * self.dim_y), kernel_init="fan_in_uniform")
 
     def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
-        """The encodings of context [..., N, features] and targets [..., M, features] that their outputs are judged by."""
+        """The encodings that predict the outputs: of context [..., N, features] and targets [..., M, features]."""
         raise NotImplementedError
 
     def taught(self, target: Points, key: jax.Array | None) -> Points:
@@ -102,7 +106,7 @@ class MarginalProcess(TransformerProcess):
         return predictive.moments(self.predictor(encoded), self.std_map, self.std_floor)
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """The mean negative log-likelihood of the targets, or with loss_points='all' of all points, [...]."""
+        """The mean negative log-likelihood of the targets, [...]; with loss_points='all' of all points."""
         keys = (None, None) if key is None else jax.random.split(key)
         of_context, of_target = self.judged(self.dropped(context, keys[0]), self.taught(target, keys[1]))
         points = choose(LOSS_POINTS, self.loss_points, "loss_points")
@@ -142,13 +146,13 @@ class TNPD(MarginalProcess):
 class TNPA(MarginalProcess):
     """TNP-A: target by target, each given the context and the targets before it.
 
-    The sequence [C ; (x_t, y_t) ; (x_t, 0)] holds each target twice: all see C, the i-th (x_t, y_t) also those up to itself,
-    and the i-th (x_t, 0), from which the target is predicted, those before it. So one pass gives the likelihood of all
-    targets in the order given, for training and for judging; it depends on that order. The loss adds N(0, teacher_noise^2) to
-    y_t where it is seen (published with bounded deviations: 0.05).
+    The sequence [C ; (x_t, y_t) ; (x_t, 0)] holds each target twice. All tokens see C. The i-th (x_t, y_t) also sees
+    those up to itself. The i-th (x_t, 0), from which the target is predicted, sees those before it. So one pass gives
+    the likelihood of all targets in the order given; it depends on that order. In the loss the y_t that are seen have
+    noise N(0, teacher_noise^2) (published with bounded deviations: 0.05).
 
-    Without the outputs, `samples` functions are drawn target by target, each in an order of its own if `permute`; the
-    predictive distribution is the mixture of what the samples predict for each target. This takes a key.
+    Without outputs, `samples` functions are drawn target by target, which takes a key; with `permute` each in an order
+    of its own. The predictive distribution of a target is the mixture of what the samples predict.
     """
 
     likelihood = "joint"
@@ -190,9 +194,10 @@ class TNPA(MarginalProcess):
     def rollout(
         self, context: Points, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Sampled outputs, and the mean and standard deviation each was drawn from: [samples, ..., M, dim_y], M as given.
+        """Sampled outputs, and the means and standard deviations they were drawn from: [samples, ..., M, dim_y].
 
-        The keys and values of what is seen stay in a cache, so that a target costs two tokens for each sample.
+        Targets stay in the order given. A cache holds the keys and values of what is seen: a target costs two tokens
+        for each sample.
         """
         model, variables = self.unbind()
         order_key, noise_key = jax.random.split(need_key(key, "a rollout of TNPA"))
@@ -232,7 +237,7 @@ class TNPA(MarginalProcess):
         return self.encoder(self.embed(context), mask=mask, position=0)
 
     def advance(self, last: Points, x: jax.Array, mask: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Caches the point `last` in row `position`; mean and std [..., 1, dim_y] at x [..., 1, dx] given the rows in mask."""
+        """Caches the point `last` in row `position`; mean and std [..., 1, dim_y] at x [..., 1, dx] given the mask."""
         tokens = self.embed(last, unknown(x, self.dim_y))
         return self.moments(self.encoder(tokens, mask=mask, num_keys=1, position=position)[..., 1:, :])
 
@@ -247,10 +252,10 @@ OBJECTIVES = {
 class TNPND(JointHead, TransformerProcess):
     """TNP-ND: one multivariate normal for all targets, by kvq_jax.nn.covariance_head.CovarianceHead.
 
-    The published loss is the joint negative log-likelihood of the targets, not divided by their number, so tasks with many
-    targets weigh more; `log_likelihood` divides by it. objective='joint_and_context_error', published for the wheel bandit
-    (with covariance='lowrank'), divides it and adds the squared error of the mean at the points of the context, summed over
-    outputs and averaged over points.
+    The published loss is the joint negative log-likelihood of the targets, not divided by their number: tasks with many
+    targets weigh more. `log_likelihood` divides by it. objective='joint_and_context_error' divides it too and adds the
+    squared error of the mean at the context points, summed over outputs and averaged over points. It is published for
+    the wheel bandit, with covariance='lowrank'.
     """
 
     objective: str = "joint"  # a name of OBJECTIVES

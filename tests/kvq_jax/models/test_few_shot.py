@@ -174,7 +174,7 @@ def test_any_op(name, op):
 
 
 def test_the_weight_encoder_starts_as_the_identity():
-    """e_w(w) = w + g MLP(w) with g = 0 at the start, then something else, and never a matter of how many points there are."""
+    """e_w(w) = w + g MLP(w) with g = 0 at the start, then another, whatever the number of points."""
     apply, variables = build("intention_weights")
     plain = {"params": {k: v for k, v in variables["params"].items() if not k.startswith("weight_")}}
     close(apply(variables, *tasks(5)), SMALL["intention"].apply(plain, *tasks(5)))
@@ -319,11 +319,14 @@ def test_adapts_each_task_by_explicit_gradients():
             inputs = (inputs if index == 0 else jax.nn.relu(inputs)) @ layer["kernel"] + layer["bias"]
         return inputs
 
+    def error(params, x, y):
+        return jnp.mean(jnp.square(network(params, x) - y))
+
     prediction = apply(variables, Points(x, y, mask), target)
     for task in range(2):
         kept, params = np.flatnonzero(mask[task]), learner
         for _ in range(model.inner_steps):
-            gradients = jax.grad(lambda p: jnp.mean(jnp.square(network(p, x[task, kept]) - y[task, kept])))(params)
+            gradients = jax.grad(error)(params, x[task, kept], y[task, kept])
             params = jax.tree.map(lambda p, g: p - model.inner_rate * g, params, gradients)
         close(prediction[task], network(params, target[task]))
 
@@ -348,7 +351,7 @@ def test_more_steps_at_evaluation_fit_the_context_better():
 
 
 def test_first_and_second_order():
-    """On the loss c p^2 / 2, n steps shrink p by (1 - r c)^n; only the second order has that factor in its derivative."""
+    """On the loss c p^2 / 2, n steps shrink p by (1 - r c)^n; only the second-order derivative has that factor."""
 
     def outer(p, first_order):
         return gradient_descent(lambda p: 2 * jnp.sum(p**2), p, steps=3, rate=0.1, first_order=first_order)  # c = 4
@@ -407,7 +410,7 @@ def test_masked_mean():
 
 
 def test_the_paper_s_inner_rate_needs_small_kernels():
-    """One sine task on [-6, 6) at rate 0.1 and the paper's size: bounded with the default kernels, not with lecun_normal."""
+    """One sine task on [-6, 6), rate 0.1, the paper's size: bounded with the default kernels, not with lecun_normal."""
     x = jnp.linspace(-6, 6, 10)[:, None]
     arguments = (Points(x, 3 * jnp.sin(x)), x)
     for kernel_init, bound in [("fan_in_uniform", True), ("lecun_normal", False)]:

@@ -1,7 +1,7 @@
-"""Laws of every row of MODELS, at narrow widths that follow from the names of fields: a new row is tested without an edit.
+"""Laws of every row of MODELS, at narrow widths by the names of fields: a new row is tested without an edit.
 
-Dimensions are powers of two where heads divide them. A model that draws gets the same key on both sides of a comparison;
-what it draws depends on shapes, so that where shapes differ only what does not depend on draws is compared.
+Dimensions are powers of two where heads divide them. A model that draws gets the same key on both sides of a
+comparison; what it draws depends on shapes, so that where shapes differ only what does not depend on draws is compared.
 """
 
 import functools
@@ -73,7 +73,7 @@ def points(count, *batch, seed=0):
 
 @functools.cache
 def made(cls, name):
-    """A narrow model, its variables, and its jitted measures: prediction moments, loss, log-likelihood where there is one."""
+    """Variables of a narrow model, its mean, loss and, where there is one, log-likelihood, and their gradient."""
     model = narrow(MODELS[name])
     variables = start(model, points(N), points(M, seed=2), key=KEY, method="loss", scale=0.4)
 

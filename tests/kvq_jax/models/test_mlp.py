@@ -18,7 +18,7 @@ def apply(x, y, mask, q):
 
 
 def test_the_published_size():
-    """Appendix 7: [256, 256, 256] and the outputs, here of one query; 5 pairs of plane points and a query make 22 inputs."""
+    """Appendix 7: [256, 256, 256] and the outputs of one query; 5 pairs of plane points and a query are 22 inputs."""
     shapes = jax.eval_shape(MLPRegressor().init, KEYS[0], Points(X[0], Y[0]), Q[0])
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 22 * 256 + 256 + 2 * (256 * 256 + 256) + 256 * 2 + 2
 

@@ -30,9 +30,9 @@ def test_a_permuted_set_has_permuted_logits_and_a_masked_element_is_absent(layer
 
 
 def test_the_published_widths():
-    """512 -> 1024; layers of e_X, four heads of e_Q, e_K and e_V, e_H, e_O with 2048 units and two LayerNorms; the head.
+    """512 -> 1024; e_X, four heads of e_Q, e_K and e_V, e_H, e_O with 2048 units and two LayerNorms; the head.
 
-    The NP-Former has e_Q, e_K, e_V, an e_C of pairs with two layers, and e_Z of [e_Q ; e_C] in the place of the first five.
+    The NP-Former has, for the first five, e_Q, e_K, e_V, an e_C of pairs with two layers, and e_Z of [e_Q ; e_C].
     """
     linear = lambda a, b: a * b + b  # noqa: E731
     mix = dict.fromkeys(FORMERS, 5 * linear(1024, 1024))

@@ -1,4 +1,4 @@
-"""Models from pairs to one vector: sizes by hand, functions of a set, masks, and that Intention can represent least squares."""
+"""Models from pairs to one vector: sizes by hand, functions of a set, masks, Intention as least squares."""
 
 import functools
 
@@ -86,7 +86,7 @@ def test_defaults_of_the_target_regressors_are_the_sizes_of_the_paper(name):
 
 
 def test_raw_keys_three_times_are_raw_keys_once_with_a_third_of_alpha():
-    """w(K, V) of K = [O, O, O] is three times the block (O'O + alpha/3)^-1 O'V / 3: the copies change rates, not functions."""
+    """w(K, V) of K = [O, O, O] is three times the block (O'O + alpha/3)^-1 O'V / 3: copies change rates alone."""
     x, y = pairs()
     model = MODELS["intention_target"].clone(op=dict(name="intention", alpha=0.3), decoder_features=())
     target, variables = jax.jit(model.init_with_output)(jax.random.key(0), x, y)
@@ -150,7 +150,7 @@ def test_gradients_are_finite_and_reach_every_parameter(name):
 
 
 def test_intention_represents_least_squares():
-    """Two ReLU layers carry a linear map through biases that keep every unit positive: e_K = x, e_V = y, e_P(w) = w, alpha -> 0."""
+    """Biases that keep units positive carry a linear map through ReLU: e_K = x, e_V = y, e_P(w) = w, alpha -> 0."""
     d, shift = 2, 100.0
     model = IntentionWeights(latent=2, op=dict(name="intention", alpha=1e-6))
     x = jax.random.normal(jax.random.key(0), (5, N, d))

@@ -1,4 +1,4 @@
-"""Small models of the Perceiver family with all parameters drawn anew, for the tests of the models and of conditioning."""
+"""Small models of the Perceiver family with all parameters drawn anew, for tests of models and of conditioning."""
 
 import functools
 

@@ -69,7 +69,7 @@ def test_bnp_step_by_step():
 
 
 def test_one_residual_for_all_places_is_none():
-    """Centred, it vanishes: y~ is the mean that the resampled pairs predict at the context's own x, and has no gradient."""
+    """Centred, it vanishes: y~ is the mean that the resampled pairs predict at the context's x, without gradient."""
     model, variables = made("banp")
     context, (draws,) = points(N), chance(model, N)
     draws = draws._replace(residuals=np.full_like(draws.residuals, 2))

@@ -15,7 +15,7 @@ from kvq_jax.models.neural_processes import bootstrap, conditional, latent
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
-from kvq_jax.models.points import Points
+from kvq_jax.models.points import Points, join
 from kvq_jax.models.torch_names import import_parameters
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
 from tests.kvq_jax.models.neural_processes.cnp_family import (
@@ -76,7 +76,7 @@ def moved(rows, order):
 
 @functools.cache
 def tasks(name):
-    """Moments, losses and the gradient of a batch: a task, its context moved, its targets moved, points hidden, no context."""
+    """Moments, losses and gradient of a batch: a task, context moved, targets moved, points hidden, no context."""
     model, variables = made(name)
     context, target, draws = hide(points(N), range(N)), hide(points(M, seed=5), range(M)), chance(model, N)
     contexts = [context, moved(context, CONTEXT_ORDER), context, hide(context, KEPT), hide(context, [])]
@@ -358,6 +358,29 @@ def test_what_attends_to_itself_cannot_be_updated(encoder):
 def test_refusals(model, message):
     with pytest.raises(ValueError, match=message):
         shapes(model, 1)
+
+
+def test_the_elbo_is_the_likelihood_less_the_divergence():
+    """With q different from p: mean_k sum_i log N(y_i; mean_ik, std_ik) - KL(q || p) over N + M, in NumPy."""
+    model, variables = made("np")
+    model, context, target = model.clone(objective="elbo"), points(N), points(M, seed=5)
+    noise = np.random.default_rng(3).normal(size=(K, model.latent)).astype(np.float32)
+
+    def parts(model, context, target, noise):
+        both = join(context, target)
+        given_context, given_both = (model.z_given(model.pooling(part.x, part.y)) for part in (context, both))
+        z = latent.reparametrised(given_both, noise)
+        decoded = model.decode((model.encode(context, both.x)[0], z[..., None, :]), both.x)
+        of_z = [(of.base_dist.loc, of.base_dist.scale) for of in (given_context, given_both)]
+        return *of_z, decoded, model.train_loss(context, target, noise)
+
+    found = once(nn.apply(parts, model))(variables, context, target, noise)
+    (p_mean, p_std), (q_mean, q_std), (mean, std), loss = jax.tree.map(np.float64, found)
+    y = np.concatenate([context.y, target.y])
+    log_likelihood = (-0.5 * ((y - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)).sum((-2, -1)).mean()
+    divergence = (np.log(p_std / q_std) + (q_std**2 + (q_mean - p_mean) ** 2) / (2 * p_std**2) - 0.5).sum()
+    assert divergence > 0.01
+    np.testing.assert_allclose(loss, -(log_likelihood - divergence) / (N + M), rtol=1e-4)
 
 
 def test_an_unknown_objective():

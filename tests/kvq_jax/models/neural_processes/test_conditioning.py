@@ -59,7 +59,7 @@ def programs(name):
     sides=st.lists(st.booleans(), min_size=N, max_size=N),
 )
 def test_any_parts_in_any_order_and_merged(name, seed, keep, cuts, sides):
-    """Parts of one to three points, in any order, each to one of two states, which are then merged: the whole, to 1e-12."""
+    """Parts of one to three points, in any order, go to one of two states, which are merged: the whole, to 1e-12."""
     with jax.enable_x64(True):
         empty, update, merge, query, whole = programs(name)
         rng, context = np.random.default_rng(seed), jax.tree.map(np.float64, points(N, seed=seed))
@@ -68,7 +68,7 @@ def test_any_parts_in_any_order_and_merged(name, seed, keep, cuts, sides):
         for cut, side in zip(cuts, sides):
             part, order = order[:cut], order[cut:]
             filled = np.resize(part, PART) if len(part) else np.zeros(PART, int)
-            rows = jax.tree.map(lambda a: a[filled], context)
+            rows = Points(*(array[filled] for array in context))
             states[side] = update(states[side], rows._replace(mask=rows.mask & (np.arange(PART) < len(part))))
         assert len(order) == 0
         close(query(merge(states[True], states[False])), whole(context), 1e-12)

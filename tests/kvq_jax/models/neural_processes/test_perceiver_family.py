@@ -1,4 +1,4 @@
-"""EQTNP, LBANP, LBANP-ND, CMANP, CMANP-AND and the Intention CMANP: published tensors, counts, laws of sets, the chain rule."""
+"""EQTNP, LBANP and CMANP, jointly and by Intention: published tensors, counts, laws of sets, the chain rule."""
 
 import functools
 import json

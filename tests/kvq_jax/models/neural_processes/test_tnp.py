@@ -1,4 +1,4 @@
-"""TNP-D, TNP-A and TNP-ND: the published tensors and sizes, what they owe to sets, and how they follow from one another."""
+"""TNP-D, TNP-A and TNP-ND: the published tensors and sizes, laws of sets, and how they follow from one another."""
 
 import functools
 import json
@@ -203,7 +203,7 @@ def test_gradients_are_finite_without_context_or_targets(name):
 
 @every_model
 def test_the_predictive_is_what_is_judged(name):
-    """`__call__` without outputs of targets, and `log_likelihood` with them; for TNP-A only the first target is the same."""
+    """`__call__` sees no outputs of targets, `log_likelihood` does; for TNP-A only the first target is the same."""
     model, (context, target) = MODELS[name], MASKED
     asked = pick(TARGET, slice(0, 1)) if name == "tnpa" else target
     prediction = run(model, variables_of(model), context, asked.x, asked.mask, key=KEY)
