@@ -58,14 +58,7 @@ class BNP(EncoderDecoder):
     train_samples: int = 4
     eval_samples: int = 50
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A mixture of eval_samples bootstraps; see NeuralProcess."""
         return self.predict(context, target_x, draw(need_key(key, type(self).__name__), self.eval_samples, context))
 
@@ -74,9 +67,7 @@ class BNP(EncoderDecoder):
         draws = draw(need_key(key, type(self).__name__), self.eval_samples, context)
         return super().remember(context), super().remember(self.bootstrap(context, draws))
 
-    def query(
-        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> Distribution:
+    def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         """See NeuralProcess; the draws are those of `remember`."""
         representations, extra = (self.read(part, target_x) for part in memory)
         return predictive.mixture(*self.decode(representations, target_x, extra))

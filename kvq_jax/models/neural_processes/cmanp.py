@@ -72,9 +72,7 @@ class CMANP(LevelProcess):
         """The state of both contexts; associative and commutative."""
         return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
 
-    def query(
-        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> Distribution:
+    def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         """See NeuralProcess."""
         return self.predict(self.decode(self.read(memory), target_x), target_mask)
 

@@ -16,14 +16,7 @@ class CNP(Streamed):
     The loss is over context and target points, as published. Raises as `EncoderDecoder`.
     """
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A factorised distribution; see NeuralProcess."""
         return predictive.factorised(*self.decode(self.encode(context, target_x), target_x))
 
@@ -31,9 +24,7 @@ class CNP(Streamed):
         """-mean log p over the N + M points of context and target, [...]."""
         return -self.log_likelihood(context, join(context, target))
 
-    def query(
-        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> Distribution:
+    def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         """See NeuralProcess."""
         return predictive.factorised(*self.decode(self.read(memory, target_x), target_x))
 

@@ -1,5 +1,7 @@
 """A CovarianceHead as part of a model: TNP-ND, LBANP-ND and CMANP-AND."""
 
+import dataclasses
+
 from flax import linen as nn
 
 from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
@@ -27,18 +29,5 @@ class JointHead(nn.Module):
 
     def setup(self):
         super().setup()
-        shared = (
-            "dim_y",
-            "features",
-            "num_heads",
-            "hidden",
-            "rank",
-            "projector_depth",
-            "diagonal_depth",
-            "covariance",
-            "bound",
-            "jitter",
-            "op",
-            "copy_layers",
-        )
-        self.head = CovarianceHead(num_layers=self.std_layers, **{name: getattr(self, name) for name in shared})
+        others = {field.name for field in dataclasses.fields(CovarianceHead)} - {"num_layers", "parent", "name"}
+        self.head = CovarianceHead(num_layers=self.std_layers, **{name: getattr(self, name) for name in others})

@@ -50,20 +50,11 @@ class NP(Streamed):
     eval_samples: int = 50
     objective: str = "importance"  # a name of OBJECTIVES
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> dist.Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> dist.Distribution:
         """A mixture of eval_samples; see NeuralProcess."""
         return self.predict(context, target_x, self._noise(self.eval_samples, context.x, key))
 
-    def query(
-        self, memory: tuple, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> dist.Distribution:
+    def query(self, memory, target_x, target_mask=None, *, key=None) -> dist.Distribution:
         """See NeuralProcess."""
         noise = self._noise(self.eval_samples, target_x, key)
         return self._mixture(*self.read(memory, target_x), target_x, noise)

@@ -66,14 +66,7 @@ class LevelProcess(NeuralProcess):
             residual=self.residual,
         )
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """At target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
         prediction = self.predict(self.decode(self.levels(context), target_x), target_mask)
         if self.copy_layers and self.is_initializing():
@@ -87,9 +80,7 @@ class LevelProcess(NeuralProcess):
         """The levels."""
         return self.levels(context)
 
-    def query(
-        self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> Distribution:
+    def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         """See NeuralProcess."""
         return self.predict(self.decode(memory, target_x), target_mask)
 

@@ -128,14 +128,7 @@ class MarginalProcess(TransformerProcess):
 class TNPD(MarginalProcess):
     """TNP-D: each target on its own given the context. The predictive distribution is factorised."""
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """Independent(Normal) with batch [..., M], event [dim_y]."""
         return predictive.factorised(*self.moments(self.encode(context, target_x)[1]))
 
@@ -177,14 +170,7 @@ class TNPA(MarginalProcess):
         noise = jax.random.normal(need_key(key, "teacher_noise"), target.y.shape, target.y.dtype)
         return target._replace(y=target.y + self.teacher_noise * noise)
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A mixture of `samples` Independent(Normal), batch [..., M], event [dim_y]."""
         if self.is_initializing():  # all parameters take part in one pass
             return predictive.factorised(*self.moments(self.judged(context, unknown(target_x, self.dim_y))[1]))
@@ -260,14 +246,7 @@ class TNPND(JointHead, TransformerProcess):
 
     objective: str = "joint"  # a name of OBJECTIVES
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A multivariate normal with batch [...] and event [M dim_y], index = target * dim_y + output."""
         return self.head(self.encode(context, target_x)[1], target_mask)
 
