@@ -72,9 +72,7 @@ class IntentionRegressor(Regressor):
     activate_final: bool = False
     value: str = "identity"  # or 'shared'
     weight_features: Sequence[int] = ()  # hidden widths of e_w; none: the identity
-    op: Op = FrozenDict(
-        name="intention", alpha=0.1, alpha_kind="softplus"
-    )  # with weight_features, one that has weights
+    op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # with weights, if weight_features
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"  # zero biases break the untrained model: see kvq_jax.nn.MLP
     fourier_levels: int = 0  # position features of x: see kvq_jax.nn.fourier_features

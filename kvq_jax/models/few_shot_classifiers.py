@@ -61,9 +61,8 @@ class IntentionClassifier(Block):
     @property
     def loss(self) -> str:
         op = resolve(self.op)
-        return (
-            OP_LOSSES[op.name] if op.name in OP_LOSSES else "cross_entropy" if op.operator.labels else "squared_error"
-        )
+        general = "cross_entropy" if op.operator.labels else "squared_error"
+        return OP_LOSSES[op.name] if op.name in OP_LOSSES else general
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
