@@ -1,6 +1,7 @@
 """Every config file in all its presets."""
 
 import ast
+import functools
 import importlib
 import inspect
 from pathlib import Path
@@ -19,7 +20,7 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.settings import build, check_sections, fields_of
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
-from kvq_jax.models import CLASSIFIERS, MODELS, TARGET_REGRESSORS, WEIGHT_REGRESSORS
+from kvq_jax.models import CLASSIFIERS, MODELS, TARGET_REGRESSORS, WEIGHT_REGRESSORS, SetAnomalyDetector
 from kvq_jax.nn import ENCODERS
 from kvq_jax.ops import OPERATORS
 
@@ -36,10 +37,10 @@ TRAINED = {"train", "optimizer", "evaluation"}
 TABLES = {"intention.scaling": WEIGHT_REGRESSORS, "intention.few_shot_classification": CLASSIFIERS}
 
 
-def cells_of(module, preset):
-    for axes in module.sweep():
-        axes = axes | {"preset": preset}
-        yield axes, module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))
+@functools.cache
+def cells_of(module, preset) -> list:
+    cells = [axes | {"preset": preset} for axes in module.sweep()]
+    return [(axes, module.get_config(",".join(f"{axis}={value}" for axis, value in axes.items()))) for axes in cells]
 
 
 def sections_of(config) -> set:
@@ -59,13 +60,20 @@ def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
         assert axes.items() <= config.axes.to_dict().items()
 
 
+def class_of(config) -> type:
+    """The class that config.model describes."""
+    if config.experiment == "intention.anomaly":
+        return SetAnomalyDetector
+    table = TARGET_REGRESSORS if "form" in config.model else TABLES.get(config.experiment, MODELS)
+    return table[config.model.name].cls
+
+
 @pytest.mark.parametrize("module, preset", CELLS, ids=lambda x: getattr(x, "__name__", x))
 def test_what_is_stored_is_complete(module, preset):
     """Every field of every class that a config describes is a key, and so a flag."""
     for _, config in cells_of(module, preset):
-        if "model" in config and config.experiment != "intention.anomaly":
-            table = TARGET_REGRESSORS if "form" in config.model else TABLES.get(config.experiment, MODELS)
-            fields = fields_of(table[config.model.name].cls).keys() - {"encoder"}
+        if "model" in config:
+            fields = fields_of(class_of(config)).keys() - {"encoder", "layer"}  # set by the experiments
             assert set(config.model) - {"form"} == {"name", *fields}
         for name, section in config.get("models", {}).items():
             assert set(section) == {"name", *fields_of(MODELS[name].cls)}
