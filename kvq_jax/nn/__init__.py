@@ -1,4 +1,6 @@
-"""Flax modules that own the parameters around an op."""
+"""Flax modules that own the parameters around an op. The names imported here are the public ones."""
+
+# ruff: noqa: F401
 
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
@@ -17,47 +19,3 @@ from kvq_jax.nn.positions import fourier_features
 from kvq_jax.nn.resnet import RESNETS, ResNet
 from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS
 from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer
-
-__all__ = [
-    "ALPHA_KINDS",
-    "Alpha",
-    "BIAS_INITS",
-    "BatchNorm",
-    "CMAB",
-    "ConvEncoder",
-    "ENCODERS",
-    "FORMERS",
-    "Former",
-    "GEGLU",
-    "GridAttention",
-    "ISAB",
-    "KERNEL_INITS",
-    "LearnableQueryAttention",
-    "Linear",
-    "MAB",
-    "MLP",
-    "Mixer",
-    "MultiHead",
-    "NORMS",
-    "NPFormerLayer",
-    "Op",
-    "PMA",
-    "PerceiverAttention",
-    "PreNormAttention",
-    "PreNormGEGLU",
-    "RFF",
-    "ResNet12",
-    "RESNETS",
-    "ResNet",
-    "ResidualLayer",
-    "SAB",
-    "SCALINGS",
-    "SET_FORMS",
-    "TransformerLayer",
-    "as_attention_fn",
-    "attend",
-    "fourier_features",
-    "merge_heads",
-    "set_mean",
-    "split_heads",
-]

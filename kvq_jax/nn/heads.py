@@ -40,19 +40,8 @@ def attend(
 ) -> jax.Array:
     """concatenate_h(mix(Q_h, K_h, V_h)) on contiguous slices of features that are already projected.
 
-    Args:
-        mix: a `Mixer`, or any function of an op's signature.
-        num_heads: H.
-        query: [..., M, H d].
-        key: [..., N, H d].
-        value: [..., N, H k].
-        mask: [..., N] or [..., M, N], True = take part.
-
-    Returns:
-        [..., M, H k]; zeros where no key is left.
-
-    Raises:
-        ValueError: if shapes do not fit, or num_heads does not divide a width.
+    query [..., M, H d], key [..., N, H d], value [..., N, H k], mask [..., N] or [..., M, N] -> [..., M, H k]; zeros
+    where no key is left. `mix` is a Mixer, or any function of an op's signature. Raises ValueError as `split_heads`.
     """
     heads = (split_heads(x, num_heads) for x in (query, key, value))
     return merge_heads(mix(*heads, mask=mask_of_heads(mask, key)))

@@ -34,11 +34,9 @@ def softmax_attention(
 
     Scores are not divided by sqrt(d), as in that paper (Appendix 8 too); pass scale=d ** -0.5 for Vaswani et al. 2017.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
         scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per
             head).
         implementation: None: on GPU and TPU, for bfloat16 and float16 with k = d, what `jax.nn.dot_product_attention`
@@ -46,9 +44,6 @@ def softmax_attention(
             function's implementation of this name on every platform, for k = d; 'cudnn' (flash attention) needs memory
             of O(M + N) without a mask, but has no second derivatives or forward mode and takes only some shapes, of
             bfloat16 and float16.
-
-    Returns:
-        [..., M, k].
 
     Raises:
         ValueError: if shapes do not fit; with a named implementation, whatever it raises for what it does not support.
@@ -73,17 +68,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
 
     Computed as Q (K' V) where that is the cheaper order, unless each query has its own mask.
 
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
-
-    Returns:
-        [..., M, k].
-
-    Raises:
-        ValueError: if shapes do not fit.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
     pairs = masks.resolve(query, key, value, mask)
     m, d, n, k = *query.shape[-2:], *value.shape[-2:]
@@ -101,15 +86,10 @@ def laplace_attention(
 ) -> Array:
     """softmax_n(-|q_m - k_n|_1 / length_scale) V: Kim et al. 2019, ANP (arXiv 1901.05761), Section 3.
 
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
-        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
 
-    Returns:
-        [..., M, k].
+    Args:
+        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
 
     Raises:
         ValueError: if shapes do not fit, or length_scale is a number that is not positive.
@@ -128,17 +108,7 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | N
 
     Only the shape of `query` and `key` matters.
 
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
-
-    Returns:
-        [..., M, k].
-
-    Raises:
-        ValueError: if shapes do not fit.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
     shape = masks.output_shape(query, key, value)
     pairs = masks.resolve(query, key, value, mask)
@@ -154,17 +124,7 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | N
 def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
     """erf(Q K') V, elementwise and not normalised: Garnelo and Czarnecki 2023, Section 2, example 1.
 
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
-
-    Returns:
-        [..., M, k].
-
-    Raises:
-        ValueError: if shapes do not fit.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
     return _attend(
         query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(scores(query, key)), mask), None)

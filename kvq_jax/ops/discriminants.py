@@ -79,11 +79,9 @@ def lda(
 
     Garnelo and Czarnecki 2023, proof of Section 3.2, with the label map corrected: K'y is a difference of class means.
 
+    query [..., M, d], key [..., N, d], value [..., N, C], labels 0 and 1, mask [..., N] or [..., M, N] -> [..., M, C].
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, C], labels 0 and 1.
-        mask: [..., N] or [..., M, N], True = take part.
         alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions; added
             to the scatter, which is a sum over the keys, not a mean.
         sample_weight: [..., N], >= 0.
@@ -93,11 +91,9 @@ def lda(
                 for each class. The difference of two columns of w is the w of the paper; a class without keys scores
                 -inf;
             'fisher': K'y_c = m_c - m_rest, score_c = (q - (m_c + m_rest) / 2)'w_c: one against the rest, positive on
-            the side of c; 'paper': the same w_c, without a threshold: Q w (Appendix 5, Eq. 16).
+                the side of c;
+            'paper': the same w_c, without a threshold: Q w (Appendix 5, Eq. 16).
         route: 'primal', 'dual', or 'auto' for the cheaper.
-
-    Returns:
-        [..., M, C].
 
     Raises:
         ValueError: if shapes do not fit, for an unknown rule or route, a number alpha < 0, and for rule 'bayes' with
@@ -146,18 +142,13 @@ def qda(
     is the pooled scatter; t = 1 is `within_class`. The term -d/2 log(2 pi) is left out. A class without keys scores
     -inf.
 
+    query [..., M, d], key [..., N, d], value [..., N, C], one-hot, mask [..., N] or [..., M, N] -> [..., M, C].
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, C], one-hot.
-        mask: [..., N] or [..., M, N], True = take part.
         alpha: > 0; a number, or an array that broadcasts against the leading dimensions; added to the scatters.
         sample_weight: [..., N], >= 0.
         pooling: in [0, 1]; a number, or an array that broadcasts against the leading dimensions.
         route: 'primal' (C systems d x d), 'dual' (N x N), or 'auto' for the smaller. Memory C max(M, N) d.
-
-    Returns:
-        [..., M, C].
 
     Raises:
         ValueError: if shapes do not fit, for an unknown route, for a number alpha that is not positive, and for one

@@ -101,11 +101,10 @@ def nystroem_intention(
     Garnelo and Czarnecki 2023, Section 3.1; Williams and Seeger 2001. The paper names neither the number of landmarks
     nor their choice. With all keys as landmarks it is `kernel_intention`, up to jitter.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]. Under a mask
+    [..., M, N] every query has a regression of its own.
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], or [..., M, N] for one regression per query; True = take part.
         alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
         kernel, gamma: as `kernel_intention`; the rules for gamma see the keys.
         landmarks: m: as many of the keys that the mask keeps, chosen by `greedy_landmarks`, or all of them where there
@@ -113,9 +112,6 @@ def nystroem_intention(
         rng: a PRNG key, to draw the m landmarks uniformly and without replacement instead. They depend on the order of
             the keys.
         jitter, root: as `whitening`.
-
-    Returns:
-        [..., M, k].
 
     Raises:
         ValueError: as `kernel_intention` and `whitening`; for a number of landmarks below 1, or with rng above N.

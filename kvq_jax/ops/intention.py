@@ -34,20 +34,16 @@ def intention(
     Garnelo and Czarnecki 2023, Section 2: ridge regression. With sample weights W it is that of the proof of Section
     3.2; without, it also is Q K' (KK' + alpha I)^-1 V.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]. Under a mask
+    [..., M, N] every query has a regression of its own, in M times the memory of the keys.
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], or [..., M, N] for one regression per query (memory M times that of the keys); True = take part.
         alpha: a number >= 0 (0: Moore-Penrose, whatever the route), or an array > 0, which may be learnt and broadcasts
             against the leading dimensions ([H]: per head).
         sample_weight: [..., N], >= 0: the diagonal of W; None: ones.
         route: 'primal' (a d x d system), 'dual' (N x N), 'pinv' (singular values; the solution for alpha = 0 only), or
             'auto': primal or dual, whichever has fewer products for these shapes.
         form: 'ridge', or 'informer': (1 - alpha) KK' + alpha I, with alpha in [0, 1] (Appendix 8).
-
-    Returns:
-        [..., M, k].
 
     Raises:
         ValueError: if shapes do not fit, for an unknown route or form, for a number alpha that is out of range, and for
@@ -75,17 +71,12 @@ def sigma_intention(
 
     Garnelo and Czarnecki 2023, Section 2. The softmax runs over the N keys, with no further temperature.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
         alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
         route: 'auto', 'primal', 'dual' or 'pinv'.
         form: 'ridge' or 'informer'.
-
-    Returns:
-        [..., M, k].
 
     Raises:
         ValueError: as `intention`.

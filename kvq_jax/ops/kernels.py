@@ -157,18 +157,14 @@ def kernel_intention(
     Kernel ridge regression, and the posterior mean of a Gaussian process with noise variance alpha. It equals Intention
     on the features of `kvq_jax.ops.features.whitening`. With the linear kernel it is `intention`.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]. Under a mask
+    [..., M, N] every query has a regression of its own.
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], or [..., M, N] for one regression per query; True = take part.
         alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions.
         kernel: a name of KERNELS, or a function (x [..., M, d], y [..., N, d]) -> [..., M, N].
         gamma: > 0, a number or an array that broadcasts against the leading dimensions, or a name of BANDWIDTHS. Not
             used by the linear kernel, nor with a function.
-
-    Returns:
-        [..., M, k].
 
     Raises:
         ValueError: if shapes do not fit, for an unknown kernel or rule, a number alpha < 0 or gamma <= 0.

@@ -9,6 +9,8 @@
 Sigma-Intention and the sigma-Informer have no stream: their softmax over keys needs the Gram matrix of all keys first.
 """
 
+# ruff: noqa: F401  the door to all that streams
+
 from collections.abc import Callable
 
 import jax
@@ -60,30 +62,3 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         return jnp.broadcast_to(stream.read(state), shape).astype(out)
 
     return op
-
-
-__all__ = [
-    "LinearState",
-    "MeanState",
-    "Moments",
-    "NormalisedState",
-    "RlsState",
-    "Stream",
-    "TotalState",
-    "chunked",
-    "erf_stream",
-    "fold",
-    "fold_made",
-    "informer_stream",
-    "intention_stream",
-    "laplace_stream",
-    "linear_stream",
-    "merge_devices",
-    "prefixes",
-    "rls_init",
-    "rls_read",
-    "rls_update",
-    "softmax_stream",
-    "uniform_stream",
-    "weights",
-]
