@@ -85,7 +85,7 @@ def figure15(result: Result) -> Drawn:
             theory = arrays[f"{scaling}/closed_form"][index] if known else [""] * len(dimensions)
             if known:
                 axis.plot(dimensions, np.where(np.isfinite(theory), theory, np.nan), color=colour, linewidth=1)
-            rows += [(scaling, n, *numbers) for numbers in zip(dimensions, measured, theory)]
+            rows += [(scaling, n, *numbers) for numbers in zip(dimensions, map(float, measured), theory)]
         axis.set(xscale="log", yscale="log", xlabel="d", title=title)
     axes[0][0].set_ylabel("variance of an entry of Z")
     axes[0][0].legend(fontsize=8)
