@@ -20,7 +20,7 @@ from experiments.intention.kabsch.tables import TABLES
 
 def build(arg="preset=tiny", data_dir=None, task=(), **evaluation):
     config = config_file.get_config(arg)
-    config.task.update(task)
+    config.task.update(dict(task))
     return kabsch.build(config, split_evaluation(config.evaluation)[1] | evaluation, data_dir)
 
 

@@ -33,7 +33,7 @@ def test_the_paper_form_predicts_both_coordinates_from_the_observations_alone():
     """Appendix 6's w is 9 x 512, of raw keys [K, V, Q], under e_P [128, 2]; no query and no order changes it."""
     made = policy_distillation.build(*sections("model=intention,preset=paper"), None)
     shapes = jax.eval_shape(made.init, jax.random.key(0))["params"]["network"]
-    assert set(shapes) == {"decoder", "ridge", "value_encoder"}
+    assert set(shapes) == {"decoder", "mixer", "value_encoder"}
     assert shapes["decoder"]["layer_0"]["kernel"].shape == (9 * 512, 128)
 
     config, own = sections("model=intention,preset=tiny,form=paper")

@@ -100,7 +100,7 @@ def anything_made(arg, **evaluation):
 
 @pytest.mark.parametrize("model, kind", [("cnp", "marginal"), ("tnp_nd", "joint")])
 def test_a_distribution_is_judged_beside_the_oracle(model, kind):
-    """On one function: the model's own likelihood, what the true posterior gives of the same kind, and squared errors."""
+    """On single functions: the model's likelihood, that of the true posterior of the same kind, squared errors."""
     config = anything.get_config(f"model={model},task=gp,preset=tiny")
     made, network = anything_made(f"model={model},task=gp"), build_named(MODELS, config.model, "config.model")
     task = build_named(regression.TASKS, config.task, "config.task")

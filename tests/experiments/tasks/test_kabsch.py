@@ -97,7 +97,7 @@ def test_the_affine_fit_recovers_a_shear():
 
 
 def test_the_errors_that_noise_leaves():
-    """Of N pairs in d dimensions the affine fit keeps s^2 (1/N + (1 + 1/N) d / (N - d - 2)): an inverse Wishart's mean."""
+    """Of N pairs in d dimensions the affine fit keeps s^2 (1/N + (1 + 1/N) d / (N - d - 2)) (inverse Wishart)."""
     task = dataclasses.replace(PLANE, pairs=12, noise_std=0.1)
     tasks = draw(task, 4000)
     errors = {name: np.square(answer - tasks.target.y).mean() for name, answer in jax.vmap(task.answers)(tasks).items()}
