@@ -17,7 +17,11 @@ from experiments.neural_processes.complexity import programs
 from kvq_jax.models import family
 
 SECTIONS = ("models", "series", "measurement")
-_QUANTITIES = ("memory", "time")
+# Quantity of a series -> (program, Measurement) -> bytes or seconds.
+_QUANTITIES = {
+    "memory": lambda program, how: programs.memory(program),
+    "time": lambda program, how: programs.seconds(program, how.turns, how.budget_s),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Series:
     models: tuple  # names in the config's `models`
 
     def __post_init__(self):
-        settings.choose(dict.fromkeys(_QUANTITIES), self.quantity, "quantity")
+        settings.choose(_QUANTITIES, self.quantity, "quantity")
         settings.choose(programs.PHASES, self.phase, "phase")
 
     def program(self, model: programs.Model, size: int) -> programs.Program | None:
@@ -62,9 +66,8 @@ def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarra
     @functools.cache
     def model_of(name, **changes):
         section = settings.choose(config.models, name, "model of a series").to_dict() | changes
-        return programs.shaped(
-            settings.build_named(family("neural_process"), section, f"config.models.{name}"), how.chunk
-        )
+        module = settings.build_named(family("neural_process"), section, f"config.models.{name}")
+        return programs.shaped(module, how.chunk)
 
     jobs = []
     for series_name, series in wanted.items():
@@ -77,10 +80,8 @@ def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarra
         program = series.program(model, size)
         if program is None:
             absent.append(line)
-        elif series.quantity == "memory":
-            metrics[f"{line}@{size}"] = single(programs.memory(program))
-        else:
-            metrics[f"{line}@{size}"] = single(programs.seconds(program, how.turns, how.budget_s))
-            peak = programs.device_peak()
-            metrics |= {} if peak is None else {f"device_peak/{line}@{size}": single(peak)}
+            continue
+        metrics[f"{line}@{size}"] = single(_QUANTITIES[series.quantity](program, how))
+        peak = programs.device_peak() if series.quantity == "time" else None
+        metrics |= {} if peak is None else {f"device_peak/{line}@{size}": single(peak)}
     return metrics, {}, {"absent": sorted(set(absent))}

@@ -14,7 +14,6 @@ CONFIGS = ("neural_processes/complexity",)
 SCALES = {"memory": 2**-20, "time": 1e3}  # from bytes to MiB, from seconds to milliseconds
 _MARKS = ("constant", "linear", "quadratic")
 _SHARE = 0.4  # of the memory at the largest size: a term with less does not make a mark
-_NONE = "none"  # the model has no such phase
 _COLUMNS_8 = {
     "conditioning_context": "conditioning: context",
     "querying_context": "querying: context",
@@ -44,19 +43,21 @@ def models_of(run: Result) -> list[str]:
 
 
 def number(run: Result, series: str, size: int, model: str) -> Cell | str:
-    """The cell of a measured number, in MiB or milliseconds; 'none' where the model has no such phase."""
+    """A measured number in MiB or milliseconds; 'none': the model has no such phase; a dash: not in the series."""
+    section = run.config["series"][series]
+    if model not in section["models"]:
+        return "-"
     if f"{series}/{model}" in run.content["facts"]["absent"]:
-        return _NONE
-    cell = measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[run.config["series"][series]["quantity"]])
-    return Cell(cell.mean)
+        return "none"
+    return Cell(measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[section["quantity"]]).mean)
 
 
 def growth(run: Result, series: str, model: str) -> str:
     """'constant', 'linear' or 'quadratic' in three or more sizes of a series; 'none' or 'missing' without them."""
     sizes = run.config["series"][series]["sizes"]
     cells = [number(run, series, size, model) for size in sizes]
-    if _NONE in cells:
-        return _NONE
+    if isinstance(cells[0], str):
+        return cells[0]
     return mark([cell.mean for cell in cells], sizes) if all(cell.known for cell in cells) else MISSING
 
 
