@@ -5,6 +5,7 @@ N(0, 1). All wheels play at once, in one compiled loop. A model with a state of 
 state; any other sees the whole history, in a buffer with a mask.
 """
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,20 +34,14 @@ class Agent(NamedTuple):
 
 def in_state(model: NeuralProcess, variables: Any) -> Agent:
     """The model's own state: every round costs the same."""
-
-    def init(batch):
-        return model.apply(variables, batch, method="init_state")
-
-    def grow(state, size):
-        return state
-
-    def add(state, x, row, rounds):
-        return model.apply(variables, state, Points(x[..., None, :], row[..., None, :]), method="update")
-
-    def predict(state, x, rounds, key):
-        return model.apply(variables, state, x[..., None, :], key=key, method="query")
-
-    return Agent(init, grow, add, predict, stages=1)
+    apply = functools.partial(model.apply, variables)
+    return Agent(
+        init=lambda batch: apply(batch, method="init_state"),
+        grow=lambda state, size: state,
+        add=lambda state, x, row, rounds: apply(state, Points(x[..., None, :], row[..., None, :]), method="update"),
+        predict=lambda state, x, rounds, key: apply(state, x[..., None, :], key=key, method="query"),
+        stages=1,
+    )
 
 
 def in_buffer(model: NeuralProcess, variables: Any, stages: int) -> Agent:

@@ -5,7 +5,6 @@ of other radii (acting.py). Its regret is in percent of the cost of pulling arms
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax
@@ -14,11 +13,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
-from experiments.harness.experiment import Experiment, Variables
+from experiments.harness.experiment import Experiment
 from experiments.neural_processes.wheel import acting
 from experiments.regression.experiment import initialiser
 from experiments.tasks.wheel import ARMS, WHEELS, Rewards, Wheel, published_wheel, quadrant_arm, stack
-from kvq_jax.models import NeuralProcess, family
+from kvq_jax.models import family
 
 SECTIONS = ("task", "model", "loss")
 
@@ -64,7 +63,12 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     rewards = Rewards(task.small_std, task.large_std)
     data = task.data() | {"test": _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)}
     method, sign = settings.choose(LOSSES, config.loss, "config.loss")
-    play = functools.partial(play_rounds, model, evaluation)
+
+    def play(variables, wheel, key):
+        """The arms [seeds, deltas, rounds] that the model pulls."""
+        agent, keys = acting.agent(model, variables, evaluation.stages), jax.random.split(key, len(wheel.x))
+        play_seed = lambda seed: acting.play(agent, *seed, evaluation.exploration)
+        return jax.lax.map(play_seed, (wheel, keys), batch_size=evaluation.batch_size)
 
     def loss(variables, batch, key):
         return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})
@@ -79,18 +83,6 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     init = initialiser(model, task, data["train"])
     return Experiment(init, task.sample, loss, evaluate, examples, data)
-
-
-def play_rounds(
-    model: NeuralProcess, evaluation: Evaluation, variables: Variables, wheel: Wheel, key: jax.Array
-) -> jax.Array:
-    """The arms [seeds, deltas, rounds] that the model pulls."""
-    agent = acting.agent(model, variables, evaluation.stages)
-
-    def of_seed(inputs):
-        return acting.play(agent, *inputs, evaluation.exploration)
-
-    return jax.lax.map(of_seed, (wheel, jax.random.split(key, len(wheel.x))), batch_size=evaluation.batch_size)
 
 
 def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:

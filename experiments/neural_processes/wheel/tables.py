@@ -1,7 +1,7 @@
 """Table 7 of the CMANP paper, contextual bandits, from results; and the table of one run."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, facts
 from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
@@ -51,7 +51,8 @@ def table7(results: Sequence[Result]) -> Table | None:
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
     title, columns = "Wheel bandit (CMANP paper, Table 7)", ["policy", "steps", *heads]
-    return Table(title, columns, rows, caption, error="std", facts=_facts(chosen.values()))
+    told = facts(chosen.values(), f"trained/cumulative@{_deltas(first)[0]}")
+    return Table(title, columns, rows, caption, error="std", facts=told)
 
 
 def run_table(results: Sequence[Result]) -> Table:
@@ -67,18 +68,14 @@ def run_table(results: Sequence[Result]) -> Table:
         f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of "
         f"the last {result.config['evaluation']['last']} rounds. {_note(result)} {result.steps} steps."
     )
-    return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=_facts(results))
+    told = facts(results, f"trained/cumulative@{deltas[0]}")
+    return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=told)
 
 
 def _regret(result: Result | None, metric: str) -> Cell:
     """The trained model's mean with the paper's ±: the standard deviation over its n seeds (of divisor n)."""
     summary = result.metrics.get(f"trained/{metric}") if result else None
     return measured(summary, errors=math.sqrt(summary["n"] - 1) if summary else 1)
-
-
-def _facts(results: Iterable[Result]) -> dict[str, str]:
-    results = list(results)
-    return facts(results, f"trained/cumulative@{_deltas(results[0])[0]}")
 
 
 def _deltas(result: Result) -> list[float]:
