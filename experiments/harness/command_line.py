@@ -1,6 +1,7 @@
 """What the commands share: flags to a config, failures to one line and an exit code, the compilation cache."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -110,5 +111,6 @@ def _print_help(module: ModuleType, argv: list[str]) -> None:
 
 
 def _told(error: Exception) -> str:
-    """The message of an error of the flag parser, without the quotes that KeyError adds."""
-    return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    """The message of an error of the flag parser, without a config file's traceback and the quotes of a KeyError."""
+    told = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    return re.sub(r"Error whilst parsing config file:\s+Traceback .*\n\w+: ", "", told.rstrip(), flags=re.DOTALL)

@@ -112,7 +112,8 @@ def test_axes_on_the_command_line_choose_cells(tmp_path):
     sizes = run("sweep", f"{scaling}:size=32,preset=paper", *folder)
     count = both.count("run: ")
     assert 1 < count == both.count("model=intention,size=32,preset=paper,dimension=") and sizes.count("run: ") > count
-    assert "no cell of sweep()" in run("sweep", "--config=configs/intention/anomaly.py:layers=3", *folder, code=2)
+    few_shot = "--config=configs/intention/few_shot_classification.py:model=attention"
+    assert "no cell of figure14()" in run("sweep", few_shot, "--cells", "figure14", *folder, code=2)
 
 
 def test_runs_lists_what_there_is(runs, tmp_path):
