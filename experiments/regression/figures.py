@@ -70,7 +70,7 @@ def draw_errors(axis: Axes, model: str, result: Result) -> None:
 
 def draw_losses(axis: Axes, model: str, result: Result) -> None:
     """The validation loss over training."""
-    axis.plot(*zip(*result.content["validation_losses"]), color=colour(model), label="validation")
+    axis.plot(*zip(*result.content["validation_losses"]), color=colour(model), marker=".", label="validation")
     axis.set(xlabel="training steps", ylabel="loss")
 
 

@@ -9,17 +9,8 @@ from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.intention.few_shot_regression.tables import MODELS, few_shot_results, task_name
-from experiments.regression.figures import (
-    LINES,
-    colour,
-    draw_errors,
-    draw_image,
-    draw_truth,
-    example_of,
-    image_side,
-    line,
-    observed_image,
-)
+from experiments.regression import figures as drawn
+from experiments.regression.figures import colour, draw_image, example_of, image_side, line
 from experiments.regression.labels import PHASES, by_count, label
 
 
@@ -37,7 +28,7 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
                 prediction = example[f"{phase}/prediction"][:, 0]
                 axis.plot(x, prediction, **line(model, phase))
                 rows += [(model, phase, int(count), *map(float, numbers)) for numbers in zip(x, y, prediction)]
-        draw_truth(axis, next(iter(examples.values())))
+        drawn.draw_truth(axis, next(iter(examples.values())))
         axis.set_title(f"{count} observations")
         axis.set_xlabel("x")
     axes[0][0].set_ylabel("y")
@@ -57,7 +48,7 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
     rows = []
     for axis, chosen in zip(axes[0], panels.values()):
         for model, result in chosen.items():
-            draw_errors(axis, model, result)
+            drawn.draw_errors(axis, model, result)
             rows += _errors(model, result)
         axis.set_title(_heading(task_name(result), chosen))
         missing = [label(model) for model in MODELS if model not in chosen]
@@ -85,7 +76,7 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
             (model, phase): example[f"{phase}/prediction"] for model, example in examples.items() for phase in PHASES
         }
         shown = examples[next(iter(chosen))]
-        draw_image(panels[0], observed_image(shown))
+        draw_image(panels[0], drawn.observed_image(shown))
         for axis, image in zip(panels[1:], [*predictions.values(), shown["target_y"]]):
             draw_image(axis, image.reshape(image_side(shown), -1))
         panels[0].set_ylabel(f"{counts[column]}", rotation=0, ha="right", va="center")
@@ -124,7 +115,7 @@ def _legend(figure, models) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=colour(model), label=label(model)) for model in models]
-    handles += [Line2D([], [], color=drawing.INK, linestyle=LINES[phase], label=phase) for phase in PHASES]
+    handles += [Line2D([], [], color=drawing.INK, linestyle=drawn.LINES[phase], label=phase) for phase in PHASES]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
 
 

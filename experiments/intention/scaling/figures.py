@@ -8,16 +8,8 @@ import numpy as np
 from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.intention.scaling.searches import (
-    STATISTICS,
-    Search,
-    dimension,
-    own_results,
-    searches,
-    size,
-    smallest_size,
-    threshold_of,
-)
+from experiments.intention.scaling import tables
+from experiments.intention.scaling.tables import STATISTICS, Search, dimension, size, smallest_size
 from experiments.regression.figures import colour
 from experiments.regression.labels import label, model_of
 from kvq_jax.models import WEIGHT_REGRESSORS
@@ -31,10 +23,10 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
 
     An open mark with an arrow: no size up to this one, the largest tried, was enough.
     """
-    found = searches(results)
+    found = tables.searches(results)
     if not found:
         raise UserError("Figure 3 needs results of intention/scaling; there are none")
-    threshold, preset = threshold_of(results), own_results(results)[0].preset
+    threshold, preset = tables.threshold_of(results), tables.own_results(results)[0].preset
     figure, axes = drawing.new_figure(1, len(STATISTICS), width=3.8, height=3.4, sharey=True)
     for axis, statistic in zip(axes[0], STATISTICS):
         for place, model in enumerate(WEIGHT_REGRESSORS):
