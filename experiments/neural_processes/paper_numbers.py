@@ -4,10 +4,8 @@ from collections.abc import Hashable, Mapping
 
 from experiments.harness.tables import Cell
 
-Numbers = Mapping[str, Mapping[Hashable, tuple[float, float]]]
 
-
-def printed(numbers: Numbers, row: str, column: Hashable) -> Cell | str:
+def printed(numbers: Mapping[str, Mapping], row: str, column: Hashable) -> Cell | str:
     """A number with its ± to two decimals, as printed; a dash where the paper has none."""
     number = numbers[row].get(column) if row in numbers else None
     return Cell(*number, decimals=2) if number else "-"

@@ -51,9 +51,9 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
     blocks, without = models.get("cmanp_and"), models.get("cmanp")
     if blocks:
         sizes = blocks.config["evaluation"]["block_sizes"]
-        rows += _draw_likelihoods(middle, "block size", {size: (blocks, f"@{size}") for size in sizes}, "joint")
+        rows += _draw_likelihoods(middle, "block size", dict.fromkeys(sizes, blocks), "joint", suffix="@{}")
         rows += _draw_levels(middle, sizes, without) if without else []
-    rows += _draw_likelihoods(right, "both", _marginal(own, "latents", "block_latents"), "marginal")
+    rows += _draw_likelihoods(right, "both", curve(own, "latents", "block_latents"), "marginal")
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
     middle.set(xlabel="block size", title="CMANP-AND")
     right.set(xlabel="latents, $|L_I| = |L_B|$", title="CMANP")
@@ -67,7 +67,7 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     panels = {"block_latents": "block latents, $|L_B|$", "latents": "latents, $|L_I|$", "width": "width"}
     rows = []
     for axis, (varied, label) in zip(axes, panels.items()):
-        rows += _draw_likelihoods(axis, varied, _marginal(own, varied), "marginal")
+        rows += _draw_likelihoods(axis, varied, curve(own, varied), "marginal")
         axis.set_xlabel(label)
     return _saved(figure, axes, own, rows, folder / "figure6")
 
@@ -121,10 +121,6 @@ def _base_sizes(results: Sequence[Result]) -> dict[str, str]:
     return {axis: statistics.mode(result.axes[axis] for result in results) for axis in _SIZES}
 
 
-def _marginal(results: Sequence[Result], *varied: str) -> dict[int, tuple[Result, str]]:
-    return {size: (result, "") for size, result in curve(results, *varied).items()}
-
-
 def _draw_times(axis: Axes, results: Sequence[Result]) -> Rows:
     """CMANP-AND's time against its block size, where it was measured."""
     run = complexity.chosen_run(results, "blocks")
@@ -136,14 +132,14 @@ def _draw_times(axis: Axes, results: Sequence[Result]) -> Rows:
     return [("time", "", size, "", "", "", time) for size, time in times.items()]
 
 
-def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, tuple[Result, str]], kind: str) -> Rows:
-    """A line for each kernel from size -> (result, suffix of its metrics); error bars: of the gap to the oracle."""
+def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, Result], kind: str, suffix: str = "") -> Rows:
+    """A line for each kernel; error bars: of the gap to the oracle. `suffix` of the metrics may hold the size."""
     rows = []
     for kernel, colour in _COLOURS.items():
         drawn = []
-        for result, suffix in of_size.values():
-            target, gap = (result.metrics[f"trained/{kernel}/{name}{suffix}"] for name in ("target", f"gap_{kind}"))
-            oracle = result.metrics[f"trained/{kernel}/oracle_{kind}"]
+        for size, result in of_size.items():
+            names = (f"target{suffix}", f"gap_{kind}{suffix}", f"oracle_{kind}")
+            target, gap, oracle = (result.metrics[f"trained/{kernel}/{name.format(size)}"] for name in names)
             drawn.append((target["mean"], gap["sem"], oracle["mean"]))
         # None, which is not finite, becomes NaN
         means, errors, oracles = np.array(drawn, float).reshape(-1, 3).T.tolist()

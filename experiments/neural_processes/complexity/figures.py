@@ -25,26 +25,17 @@ class Panel(NamedTuple):
     xlabel: str
 
 
+_FIGURE3 = (
+    Panel((("joint",),), "joint prediction, {fixed} context points", "targets"),
+    Panel((("conditioning", "querying"),), "conditioning and {fixed} targets", "context points"),
+    Panel((("time",),), "querying {fixed} targets", "context points"),
+)
+_FIGURE8 = (
+    Panel((("update",), ("anew",)), "update by {fixed} points", "context points before"),
+    Panel((("query",),), "query of {fixed} targets", "context points"),
+)
 # Number of a figure -> what was measured for it, width of a panel in inches, panels.
-_FIGURES = {
-    3: (
-        "context",
-        3.6,
-        (
-            Panel((("joint",),), "joint prediction, {fixed} context points", "targets"),
-            Panel((("conditioning", "querying"),), "conditioning and {fixed} targets", "context points"),
-            Panel((("time",),), "querying {fixed} targets", "context points"),
-        ),
-    ),
-    8: (
-        "update",
-        4.2,
-        (
-            Panel((("update",), ("anew",)), "update by {fixed} points", "context points before"),
-            Panel((("query",),), "query of {fixed} targets", "context points"),
-        ),
-    ),
-}
+_FIGURES = {3: ("context", 3.6, _FIGURE3), 8: ("update", 4.2, _FIGURE8)}
 
 
 def of_paper(results: Sequence[Result], folder: Path, number: int) -> Path:

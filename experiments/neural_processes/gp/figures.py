@@ -61,7 +61,7 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {_preset(cells)})")
+    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {result.preset})")
     _explain(figure, axes)
     drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
     return drawing.save(figure, folder / f"{name}.png")
@@ -93,7 +93,8 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     handles = [Line2D([], [], **{"linestyle": "none"} | look) for look in (*_MARKS.values(), _PAPER)]
     handles.append(Line2D([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
-    figure.suptitle(f"1-D meta-regression (preset {_preset(cells)}); below {_LEAST} not shown")
+    preset = next(iter(cells.values())).preset
+    figure.suptitle(f"1-D meta-regression (preset {preset}); below {_LEAST} not shown")
     columns = ["kernel", "model", "likelihood"]
     columns += [f"{std} std{error}" for std in _MARKS for error in ("", ", sem")] + ["paper", "oracle"]
     drawing.save_numbers(folder / "gp_likelihoods.csv", columns, rows)
@@ -134,10 +135,6 @@ def _required(results: Sequence[Result], figure: str) -> tables.Cells:
     if not cells:
         raise UserError(f"{figure} needs results of {CONFIGS[0]}; there are none")
     return cells
-
-
-def _preset(cells: Mapping[object, Result]) -> str:
-    return next(iter(cells.values())).preset
 
 
 def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
