@@ -90,7 +90,9 @@ def read(path: Path, data: DataSet) -> ImageFeatures:
         raise DataError(f"{path}: cannot be read as image features: {first_line(error)}") from error
     for split in SPLITS:
         if made_of != data.name or not np.array_equal(labels[split], getattr(data, split)["label"]):
-            raise DataError(f"{path} has features of {made_of}, not of the {split} images of {data.name} in order")
+            raise DataError(
+                f"{path} has features of {made_of}, not of the {split} images of {data.name} in their order"
+            )
         own, images = features[split], len(labels[split])
         if own.ndim != 2 or len(own) != images or not np.isfinite(own).all():
             raise DataError(f"{path}: {split} is no finite [{images}, d] but {list(own.shape)}")
