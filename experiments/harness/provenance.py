@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,30 +51,15 @@ def _module(root: Path, name: str) -> tuple[str, list[str]]:
 
 def source_digest(source: str) -> str:
     """Sixteen hex digits of a Python source, the same for any comments, docstrings, layout and version of Python."""
-    return hashlib.sha256("".join(_tokens(ast.parse(source))).encode()).hexdigest()[:16]
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [entry for entry in node.body if not _is_string(entry)]
+    text = ast.dump(tree).replace(", type_params=[]", "")  # Python 3.11 has no such field
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _tokens(node: Any) -> Iterator[str]:
-    """The syntax tree as text. Empty fields are left out, as versions of Python differ in them."""
-    if isinstance(node, list):
-        yield "["
-        for entry in node:
-            yield from _tokens(entry)
-        yield "]"
-    elif not isinstance(node, ast.AST):
-        yield f"{node!r},"
-    else:
-        yield f"{type(node).__name__}("
-        for name, value in ast.iter_fields(node):
-            if name == "body" and isinstance(value, list):
-                value = [entry for entry in value if not _is_docstring(entry)]
-            if value not in (None, []):
-                yield f"{name}="
-                yield from _tokens(value)
-        yield ")"
-
-
-def _is_docstring(node: ast.AST) -> bool:
+def _is_string(node: ast.AST) -> bool:
     """Whether a statement is a string alone: a docstring, or a remark that does nothing."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
