@@ -1,6 +1,7 @@
 """Published tensors become our models: their sizes, their numbers, the command, and what it refuses."""
 
 import collections
+import functools
 import io
 import json
 import pickle
@@ -11,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,56 +20,12 @@ from experiments.harness import weights
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
 from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
-from kvq_jax.models import MODELS, Points, family
+from kvq_jax.models import MODELS, family
+from tests.kvq_jax.models.neural_processes import golden
+from tests.kvq_jax.models.neural_processes.golden_outputs import OUTPUTS
 
 ROOT = Path(__file__).parents[3]
 NAMES = {name.replace("_", ""): name for name in TORCH_NAMES}  # the published name of a model -> ours
-FIELDS = dict(  # the published name of a size -> ours
-    dim_y="dim_y",
-    dim_hid="hidden",
-    dim_lat="latent",
-    enc_v_depth="value_depth",
-    enc_qk_depth="key_depth",
-    enc_pre_depth="pre_depth",
-    enc_post_depth="post_depth",
-    dec_depth="decoder_depth",
-    d_model="features",
-    emb_depth="embed_depth",
-    dim_feedforward="hidden",
-    nhead="num_heads",
-    num_layers="num_layers",
-    num_latents="num_latents",
-    num_latents_per_layer="num_block_latents",
-    num_std_layers="std_layers",
-    cov_approx="covariance",
-    prj_dim="rank",
-    prj_depth="projector_depth",
-    diag_depth="diagonal_depth",
-)
-FIXTURES = [
-    "anp",
-    "anp_emnist",
-    "banp",
-    "bnp",
-    "canp",
-    "cmanp",
-    "cmanp_8_16",
-    "cmanpand_bound",
-    "cnp",
-    "eqtnp",
-    "lbanp",
-    "lbanp_8",
-    "lbanp_celeba_8",
-    "lbanpnd",
-    "np",
-    "tnpa",
-    "tnpd",
-    "tnpd_bound",
-    "tnpnd",
-    "tnpnd_bound",
-    "tnpnd_celeba",
-    "tnpnd_lowrank",
-]
 # A CNP of one number in each layer, dim_x = 2, dim_y = 3, pre_depth 2, post_depth 1, decoder_depth 2.
 SMALL = {
     f"{encoder}.{layer}": shape
@@ -96,20 +54,20 @@ def command(*arguments, module: str = "scripts.import_weights", code: int = 0) -
     return done.stderr if code else done.stdout
 
 
-@pytest.mark.parametrize("name", FIXTURES)
-def test_sizes_follow_from_the_tensors(parity_dir, name):
-    fixture = json.loads((parity_dir / "names.json").read_text())[name]
-    config, tensors = (
-        fixture["config"]["config"],
-        {name: np.zeros(shape) for name, shape in fixture["parameters"].items()},
-    )
-    made = import_weights(NAMES[fixture["config"]["model"]], tensors, {})
-    sizes = {FIELDS[theirs]: value for theirs, value in config.items() if theirs in FIELDS}
-    assert {field: made.model[field] for field in sizes} == sizes
-    guessed = {"num_heads", "diagonal_depth"} if made.model.get("covariance") != "lowrank" else {"num_heads"}
+@pytest.mark.parametrize("name", golden.read()["cases"])
+def test_sizes_follow_from_the_tensors(name):
+    case = golden.golden(name)
+    made = import_weights(NAMES[case.kind], case.tensors, {})
+    sizes = {golden.FIELDS[theirs]: value for theirs, value in case.config.items() if theirs in golden.FIELDS}
+    guessed = {"num_heads", "permute", "block_size"}  # no tensor tells them
+    if made.model.get("covariance") != "lowrank":
+        guessed.add("diagonal_depth")
+    assert {field: made.model[field] for field in sizes.keys() - guessed} == {
+        field: value for field, value in sizes.items() if field not in guessed
+    }
     assert made.assumed.keys() & sizes.keys() <= guessed  # the rest was not left to a default that happens to be right
     leaves = jax.tree.leaves(made.params)
-    assert sum(leaf.size for leaf in leaves) == fixture["config"]["params"]
+    assert sum(leaf.size for leaf in leaves) == sum(tensor.size for tensor in case.tensors.values())
     assert all(leaf.dtype == np.float32 for leaf in leaves)
 
 
@@ -124,45 +82,27 @@ def test_sizes_that_are_no_defaults():
     np.testing.assert_array_equal(made.params["decoder"]["first"]["kernel"], [[600], [601], [602], [603]])
 
 
-def of_anp(model, variables, context, target, inputs):
-    x, noise = inputs["x"], inputs["eps_eval"]
-    log_prob = model.apply(variables, context, x, noise, method="predict").log_prob(inputs["y"])
-    return dict(eval_all_ll_K4=log_prob, eval_tar_ll_K4=log_prob[:, 10:].mean())
+@pytest.mark.parametrize("name", ["anp", "tnpnd", "cmanp"])
+def test_they_compute_what_the_published_ones_do(tmp_path, name):
+    """From a file to a folder of weights to a model, in float32."""
+    case = golden.golden(name)
+    np.savez(tmp_path / "published.npz", **case.tensors)
+    heads = {"num_heads": case.config["nhead"]} if "nhead" in case.config else {}
+    made = import_weights(NAMES[case.kind], read_tensors(tmp_path / "published.npz"), heads)
+    weights.save(tmp_path / "ours", made.model, made.params)
+    model, variables = weights.load_model(tmp_path / "ours", MODELS)
+    outputs = jax.jit(functools.partial(model.apply, method=OUTPUTS[case.kind]))
+    found = outputs(variables, jax.tree.map(jnp.asarray, case.inputs))
+    for key in found.keys() & {"mean", "std", "scale_tril", "eval_tar_ll", "eval_all_mean", "eval_all_std"}:
+        scale = np.abs(case.outputs[key]).max()
+        np.testing.assert_allclose(found[key], case.outputs[key], rtol=0, atol=1e-5 * scale, err_msg=key)
 
 
-def of_tnpnd(model, variables, context, target, inputs):
-    joint = model.apply(variables, context, target.x)
-    return dict(mean=joint.mean, scale_tril=joint.scale_tril)
-
-
-def of_cmanp(model, variables, context, target, inputs):
-    prediction = model.apply(variables, context, target.x)
-    log_likelihood = model.apply(variables, context, target, method="log_likelihood").mean()
-    return dict(mean=prediction.mean, std=prediction.variance**0.5, eval_tar_ll=log_likelihood)
-
-
-# Name of a fixture -> the model, and what it computes by names of the fixture.
-OUTPUTS = {"anp": ("anp", of_anp), "tnpnd": ("tnp_nd", of_tnpnd), "cmanp_8_16": ("cmanp", of_cmanp)}
-
-
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_they_compute_what_the_published_ones_do(parity_dir, tmp_path, name):
-    kind, outputs = OUTPUTS[name]
-    made = import_weights(kind, read_tensors(parity_dir / f"{name}.npz"), {})
-    weights.save(tmp_path, made.model, made.params)
-    model, variables = weights.load_model(tmp_path, MODELS)
-    fixture = np.load(parity_dir / f"{name}.npz")
-    inputs = {key.removeprefix("in/"): fixture[key] for key in fixture if key.startswith("in/")}
-    context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
-    found = jax.jit(lambda variables: outputs(model, variables, context, target, inputs))(variables)
-    for key, value in found.items():
-        np.testing.assert_allclose(value, fixture[f"out64/{key}"], rtol=1e-5, atol=1e-5, err_msg=key)
-
-
-def test_from_the_published_file_to_a_result(parity_dir, tmp_path):
-    folder, run = tmp_path / "weights", tmp_path / "run"
-    told = command("--model", "cmanp", "--weights", parity_dir / "cmanp_8_16.npz", "--out", folder).splitlines()
-    assert told[0] == f"{folder}: 1,290,946 parameters" and "num_latents=8, num_block_latents=16" in told[1]
+def test_from_the_published_file_to_a_result(tmp_path):
+    file, folder, run = tmp_path / "cmanp.npz", tmp_path / "weights", tmp_path / "run"
+    np.savez(file, **golden.golden("cmanp").tensors)
+    told = command("--model", "cmanp", "--weights", file, "--out", folder).splitlines()
+    assert told[0] == f"{folder}: 11,610 parameters" and "num_latents=3, num_block_latents=5" in told[1]
     assert "assumed" in told[2] and "num_heads=4" in told[2] and "num_latents" not in told[2]
     config = (
         "--config=configs/neural_processes/gp.py:model=cmanp,preset=tiny",
@@ -172,8 +112,8 @@ def test_from_the_published_file_to_a_result(parity_dir, tmp_path):
     )
     command(*config, "--weights", folder, "--workdir", run, module="experiments.run")
     result = json.loads((run / "result.json").read_text())
-    assert result["parameter_count"] == 1290946 and result["steps"] == 0
-    assert result["config"]["model"]["num_block_latents"] == 16 and result["config"]["weights"]
+    assert result["parameter_count"] == 11610 and result["steps"] == 0
+    assert result["config"]["model"]["num_block_latents"] == 5 and result["config"]["weights"]
     assert all(np.isfinite(metric["mean"]) for metric in result["metrics"].values())
 
 

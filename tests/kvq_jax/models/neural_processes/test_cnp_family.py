@@ -1,22 +1,18 @@
-"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: published tensors and counts, laws of sets, bounds, states."""
+"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: published counts, laws of sets, bounds, states."""
 
 import functools
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 from flax import linen as nn
-from flax.traverse_util import flatten_dict
 
-from kvq_jax.models.neural_processes import bootstrap, conditional, latent
+from kvq_jax.models.neural_processes import latent
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP, Draws
 from kvq_jax.models.neural_processes.conditional import CANP, CNP
 from kvq_jax.models.neural_processes.latent import ANP, NP
 from kvq_jax.models.points import Points, join
-from kvq_jax.models.torch_names import import_parameters
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, PoolingEncoder
 from tests.kvq_jax.models.neural_processes.cnp_family import (
     ATTENTIVE,
@@ -35,7 +31,6 @@ from tests.kvq_jax.models.neural_processes.cnp_family import (
 from tests.kvq_jax.nn.drawing import start
 
 CLASSES = dict(cnp=CNP, canp=CANP, np=NP, anp=ANP, bnp=BNP, banp=BANP)
-MODULES = dict(cnp=conditional, canp=conditional, np=latent, anp=latent, bnp=bootstrap, banp=bootstrap)
 DEPTHS = dict(  # pre, post, decoder; value and key in the attentive models
     gp=((4, 2, 3), (4, 2)), emnist=((5, 3, 4), (5, 3)), celeba=((6, 3, 5), (6, 3)), wheel=((4, 2, 3), (4, 2))
 )
@@ -119,74 +114,6 @@ def test_parameter_counts_of_the_published_models(setting, counts):
         tree = shapes(published(kind, setting), DIMS[setting][0])
         assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == expected, kind
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
-
-
-@pytest.mark.parametrize("name", ["cnp", "canp", "np", "anp", "anp_emnist", "bnp", "banp"])
-def test_every_published_name_has_one_place(parity_dir, name):
-    fixture = json.loads((parity_dir / "names.json").read_text())[name]
-    kind, setting = fixture["config"]["model"], "emnist" if name.endswith("emnist") else "gp"
-    expected = shapes(published(kind, setting), DIMS[setting][0])
-    tensors = {tensor: np.zeros(shape, np.float32) for tensor, shape in fixture["parameters"].items()}
-    tree = import_parameters(tensors, MODULES[kind].TORCH_NAMES, expected)
-    assert jax.tree.map(jnp.shape, tree) == jax.tree.map(jnp.shape, expected)
-
-
-def test_anp_computes_what_the_published_one_does(parity_dir, x64):
-    """Every listed output and gradient norm, in float64."""
-    fixture = np.load(parity_dir / "anp.npz")
-    part = {
-        prefix: {name.removeprefix(f"{prefix}/"): fixture[name] for name in fixture if name.startswith(f"{prefix}/")}
-        for prefix in ("param", "in", "out64", "gradnorm64")
-    }
-    inputs, expected, model = jax.tree.map(np.float64, part["in"]), part["out64"], published("anp", "gp")
-    tensors, tree = part["param"], shapes(model, 1)
-    params = import_parameters(jax.tree.map(np.float64, tensors), latent.TORCH_NAMES, tree)
-    context, target = (Points(inputs[f"x{side}"], inputs[f"y{side}"]) for side in "ct")
-    x, y, noise = inputs["x"], inputs["y"], inputs["eps_train"]
-
-    def outputs(model):
-        representation, summary = model.encode(context, x)
-        prior, posterior = model.z_given(summary), model.z_given(model.pooling(x, y))
-        found = dict(
-            pz_mean=prior.mean,
-            pz_std=prior.variance**0.5,
-            qz_mean=posterior.mean,
-            qz_std=posterior.variance**0.5,
-            denc=representation,
-            kl_qz_pz=dist.kl_divergence(posterior, prior),
-        )
-        for phase, of_z, noise in (("train", posterior, inputs["eps_train"]), ("eval", prior, inputs["eps_eval"])):
-            z = found[f"z_{phase}"] = latent.reparametrised(of_z, noise)
-            mean, std = model.decode((representation, z[..., None, :]), x)
-            found |= {f"{phase}_all_mean": mean, f"{phase}_all_std": std}
-        mean, std, z = (found[name] for name in ("train_all_mean", "train_all_std", "z_train"))
-        of_points = dist.Normal(mean, std).to_event(2).log_prob(y)
-        found["log_w"] = jnp.stack(
-            [latent.importance(*one, prior, posterior) for one in zip(of_points[:, None], z[:, None])]
-        )
-        found["eval_all_ll_K4"] = of_points = model.predict(context, x, inputs["eps_eval"]).log_prob(y)
-        found |= dict(eval_ctx_ll_K4=of_points[:, :10].mean(), eval_tar_ll_K4=of_points[:, 10:].mean())
-        return found
-
-    def loss(params, model=model, noise=noise):
-        return model.apply({"params": params}, context, target, noise, method="train_loss").mean()
-
-    found = once(nn.apply(outputs, model))({"params": params})
-    found["train_loss_iwae_K4"], gradient = once(jax.value_and_grad(loss))(params)
-    found["train_loss_elbo_K1"] = once(lambda: loss(params, model.clone(objective="elbo"), noise[:1]))()
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
-
-    # Constant tensors say which of our parameters each published one became.
-    numbered = {name: np.full(tensor.shape, index) for index, (name, tensor) in enumerate(tensors.items())}
-    places = flatten_dict(import_parameters(numbered, latent.TORCH_NAMES, tree))
-    names, norms = list(tensors), jax.tree.map(np.linalg.norm, flatten_dict(gradient))
-    assert len(places) == len(part["gradnorm64"])
-    for path, constant in places.items():
-        np.testing.assert_allclose(
-            norms[path], part["gradnorm64"][names[constant.flat[0]]], rtol=1e-9, err_msg="/".join(path)
-        )
 
 
 @each_model
