@@ -9,25 +9,21 @@ import sys
 
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
-from experiments.harness.settings import choose
+from kvq_jax.names import unknown
 
-# name -> module with main(), which measures and prints.
+# Modules of scripts.benchmarks; main() of each measures and prints.
 _NAMES = ("accuracy", "experiments", "harness", "np", "ops", "streaming")
-_BENCHMARKS = {name: f"scripts.benchmarks.{name}" for name in _NAMES}
-
-
-def main(argv: list[str]) -> int:
-    """Runs the benchmarks named in argv[1:] and returns the exit code."""
-    return command_line.guarded(_run, argv, cache=False)
 
 
 def _run(argv: list[str]) -> None:
     if len(argv) < 2:
-        raise UserError(f"name a benchmark: {', '.join(_BENCHMARKS)}")
-    modules = [choose(_BENCHMARKS, name, "benchmark") for name in argv[1:]]
-    for module in modules:
-        importlib.import_module(module).main()
+        raise UserError(f"name a benchmark: {', '.join(_NAMES)}")
+    for name in argv[1:]:
+        if name not in _NAMES:
+            raise UserError(unknown("benchmark", name, _NAMES))
+    for name in argv[1:]:
+        importlib.import_module(f"scripts.benchmarks.{name}").main()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_run, sys.argv, cache=False))

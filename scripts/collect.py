@@ -18,11 +18,6 @@ _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a res
 _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_collect, argv)
-
-
 def _collect(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     for result in load_results([Path(_RUNS.value)]):
@@ -44,4 +39,4 @@ def _copy_examples(source: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_collect, sys.argv))

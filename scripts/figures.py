@@ -18,11 +18,6 @@ _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results
 _OUT = flags.DEFINE_string("out", "figures", "folder to draw into")
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_draw, argv)
-
-
 def _draw(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     if _FIGURE.value is None:
@@ -34,4 +29,4 @@ def _draw(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_draw, sys.argv))

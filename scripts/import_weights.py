@@ -26,11 +26,6 @@ _OUT = flags.DEFINE_string("out", None, "folder to write, new or empty")
 _SET = flags.DEFINE_multi_string("set", [], "field=value of the model; may be repeated")
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_import, argv)
-
-
 def _import(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     for flag in (_MODEL, _WEIGHTS, _OUT):
@@ -41,15 +36,11 @@ def _import(argv: list[str]) -> None:
         raise UserError(f"{folder} is not empty: --out takes a new folder")
     made = import_weights(_MODEL.value, read_tensors(Path(_WEIGHTS.value)), parse_changes(_SET.value))
     weights.save(folder, made.model, made.params)
-    told = {field: value for field, value in made.model.items() if field not in made.assumed}
     print(f"{folder}: {sum(leaf.size for leaf in jax.tree.leaves(made.params)):,} parameters")
-    print(f"known: {_listed(told)}")
-    print(f"assumed, as published (--set changes it): {_listed(made.assumed)}")
-
-
-def _listed(fields: dict) -> str:
-    return ", ".join(f"{field}={value}" for field, value in fields.items())
+    known = {field: value for field, value in made.model.items() if field not in made.assumed}
+    for said, fields in (("known", known), ("assumed, as published (--set changes it)", made.assumed)):
+        print(f"{said}: {', '.join(f'{field}={value}' for field, value in fields.items())}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_import, sys.argv))

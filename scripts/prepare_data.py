@@ -23,11 +23,6 @@ _OUT = flags.DEFINE_string("out", None, "file to write, .npz")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "images at once", lower_bound=1)
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_prepare, argv)
-
-
 def _prepare(argv: list[str]) -> None:
     if len(argv) < 2 or argv[1] not in COMMANDS:
         raise UserError(unknown("command", argv[1] if len(argv) > 1 else "", COMMANDS))
@@ -53,4 +48,4 @@ def _embed() -> None:
 COMMANDS = {"embed": _embed}
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_prepare, sys.argv))

@@ -30,11 +30,6 @@ _COLUMNS = ("name", "axes", "preset", "overrides", "steps", "metric", "mean", "s
 _WIDTH = 200  # of a table that goes to no terminal
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_list, argv, cache=False)
-
-
 def _list(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     show, key = choose(_FORMATS, _FORMAT.value, "--format"), choose(_SORTS, _SORT.value, "--sort")
@@ -43,8 +38,9 @@ def _list(argv: list[str]) -> None:
     if not found:
         named = f" with {_NAME.value!r} in its name" if _NAME.value else ""
         raise UserError(f"no result{named} below {', '.join(map(str, folders))}")
-    if _METRIC.value:
-        _check_metric(_METRIC.value, {name for result in found for name in result.metrics})
+    known = {name for result in found for name in result.metrics}
+    if _METRIC.value and _METRIC.value not in known:  # the message has one entry for metrics that differ in a number
+        raise UserError(unknown("--metric", _METRIC.value, sorted({re.sub("@.*", "@N", name) for name in known})))
     rows = [(result.name, _cells(result)) for result in sorted(found, key=key)]
     show(Table("Results", _COLUMNS, rows, ""))
 
@@ -60,12 +56,6 @@ def _cells(result: Result) -> list:
     return [_listed(axes), result.preset, _listed(result.overrides), result.steps, metric, *numbers, code]
 
 
-def _check_metric(name: str, known: set[str]) -> None:
-    """Raises UserError for an unknown name; the message has one entry for metrics that differ in a number."""
-    if name not in known:
-        raise UserError(unknown("--metric", name, sorted({re.sub("@.*", "@N", metric) for metric in known})))
-
-
 def _metric(result: Result) -> str:
     """--metric, or the trained model's metric of the shortest name: those of baselines are longer."""
     names = sorted(result.metrics, key=lambda name: (not name.startswith("trained/"), len(name), name))
@@ -76,10 +66,6 @@ def _by_metric(result: Result) -> tuple:
     """Smallest first; results without the metric, and means that are not finite, at the end."""
     mean = measured(result.metrics[_metric(result)]).mean if _metric(result) in result.metrics else math.nan
     return (math.isnan(mean), mean)
-
-
-def _by_name(result: Result) -> tuple:
-    return (result.name, result.preset, _listed(result.axes))
 
 
 def _seconds(result: Result) -> float:
@@ -95,8 +81,9 @@ def _print_table(table: Table) -> None:
     (console if console.is_terminal else Console(width=_WIDTH)).print(table.terminal())
 
 
+_by_name = lambda result: (result.name, result.preset, _listed(result.axes))
 _SORTS = {"name": _by_name, "metric": _by_metric, "time": _seconds}
 _FORMATS = {"table": _print_table, "csv": lambda table: print(table.csv(), end="")}
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_list, sys.argv, cache=False))

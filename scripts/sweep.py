@@ -15,6 +15,7 @@ reported once.
 """
 
 import concurrent.futures
+import functools
 import importlib.util
 import subprocess
 import sys
@@ -94,11 +95,12 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     overrides = config_flags.get_override_values(flag)
     options = launch.Options(data_dir=_DATA_DIR.value, overrides=overrides)
-    console, root = Console(), Path(_WORKDIR.value)
+    console = Console()
+    say = functools.partial(console.print, soft_wrap=True, highlight=False)
     module = load(Path(name), _CELLS.value)
     listed = list(cells(module, arg, overrides, _CELLS.value))
     finished: list[dict] = []
-    pending, lock = _pending(module, name, listed, root, finished, console), threading.Lock()
+    pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
 
     def work(run: Callable[[str, ConfigDict, Path], dict]) -> None:
         while True:
@@ -117,22 +119,18 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
 
     def in_process(axes: str, config: ConfigDict, path: Path) -> dict:
         changed = [f"--config.{key}={value}" for key, value in overrides.items()]
-        data_dir = [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
-        content = run_in_process([f"--config={name}:{axes}", *changed, *data_dir, f"--workdir={path}"], path)
-        console.print(f"done in {content['wall_time_s']:.0f} s: {name}:{axes}", soft_wrap=True, highlight=False)
+        changed += [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
+        content = run_in_process([f"--config={name}:{axes}", *changed, f"--workdir={path}"], path)
+        say(f"done in {content['wall_time_s']:.0f} s: {name}:{axes}")
         return content
 
     if _WORKERS.value == 1:
         work(here)
         return
 
-    def work_on(cores: set[int]) -> None:
-        with placement.on_cores(cores):
-            work(in_process)
-
     shares = placement.shares_of_cores(_WORKERS.value)
     with concurrent.futures.ThreadPoolExecutor(len(shares)) as executor:
-        workers = [executor.submit(work_on, share) for share in shares]
+        workers = [executor.submit(placement.on_cores(share)(work), in_process) for share in shares]
         try:
             for worker in workers:
                 worker.result()
@@ -142,29 +140,22 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
 
 
 def _pending(
-    module: ModuleType,
-    name: str,
-    listed: list[tuple[str, ConfigDict]],
-    root: Path,
-    finished: list[dict],
-    console: Console,
+    module: ModuleType, name: str, listed: list[tuple[str, ConfigDict]], finished: list[dict], say: Callable
 ) -> Iterator[tuple[str, ConfigDict, Path]]:
-    """(axes, config, run folder) of each cell to run. Prints what becomes of each cell; adds results to `finished`."""
+    """(axes, config, run folder) of each cell to run. Says what becomes of each cell; adds results to `finished`."""
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     told, begun = None, set()
     for axes, config in listed:
-        path = default_path(root, config)
+        path = default_path(Path(_WORKDIR.value), config)
         if path in begun:  # two cells can be one run
             continue
         begun.add(path)
         done = (path / "result.json").exists()
         reason = None if done else unneeded(config, finished)
         if reason is None:
-            console.print(
-                f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}", soft_wrap=True, highlight=False
-            )
+            say(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}")
         elif reason != told:
-            console.print(f"skip, not needed: {name}:{axes}: {reason}", soft_wrap=True, highlight=False)
+            say(f"skip, not needed: {name}:{axes}: {reason}")
         told = reason
         if done:
             finished.append(load_results([path])[0].content)

@@ -21,11 +21,6 @@ _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results
 _OUT = flags.DEFINE_string("out", None, "folder to write the table into, besides printing it")
 
 
-def main(argv: list[str]) -> int:
-    """Runs the command line `argv` and returns its exit code."""
-    return command_line.guarded(_print_table, argv)
-
-
 def _print_table(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     if _TABLE.value is None:
@@ -44,4 +39,4 @@ def _print_table(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(command_line.guarded(_print_table, sys.argv))

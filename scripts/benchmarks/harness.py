@@ -1,6 +1,5 @@
 """What the harness gains on one model: scan over a Python loop, vmapped seeds over one, a warm compilation cache."""
 
-import json
 import os
 import subprocess
 import sys
@@ -22,9 +21,8 @@ _STEPS, _SEEDS, _REPEATS = 200, 5, 7
 
 def main() -> None:
     """Prints the three comparisons."""
-    times = timing.interleaved(
-        [_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))], _REPEATS
-    )
+    runs = [_trainer(seeds, chunk) for seeds, chunk in ((1, 1), (1, _STEPS), (_SEEDS, _STEPS))]
+    times = timing.interleaved(runs, _REPEATS)
     loop, scan, seeds = (_STEPS / timing.seconds(times, index) for index in range(3))
     print(f"harness, {sine.__name__} {_ARG}, {_STEPS} steps, {jax.devices()[0].device_kind}")
     print(f"python loop       {loop:8.0f} steps/s")
@@ -33,10 +31,8 @@ def main() -> None:
     print(f"{_SEEDS} vmapped seeds   {_SEEDS * seeds:8.0f} seed-steps/s   {gain:.2f} times one seed")
     with tempfile.TemporaryDirectory() as cache:
         cold, warm = (_first_step(cache) for _ in range(2))
-    gain = cold / warm
-    print(
-        f"first step of a process, compilation cache cold {cold:.2f} s, warm {warm:.2f} s: {gain:.1f} times faster warm"
-    )
+    times = f"compilation cache cold {cold:.2f} s, warm {warm:.2f} s: {cold / warm:.1f} times faster warm"
+    print(f"first step of a process, {times}")
 
 
 def make(seeds: int, chunk_steps: int) -> Program:
@@ -69,7 +65,7 @@ def _trainer(seeds: int, chunk_steps: int) -> Callable[[], object]:
 
 def _first_step(cache: str) -> float:
     """first_step() in a process of its own that keeps compiled programs in `cache`."""
-    code = "import json; from scripts.benchmarks import harness; print(json.dumps(harness.first_step()))"
+    code = "from scripts.benchmarks import harness; print(harness.first_step())"
     environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return float(done.stdout.splitlines()[-1])

@@ -54,9 +54,8 @@ def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3)
 def inputs(n: int, d: int, k: int) -> tuple[Array, Array, Array]:
     """query [n, d], key [n, d], value [n, k]; queries are scaled so that the scores of attention have variance 1."""
     shapes = (n, d), (n, d), (n, k)
-    query, key, value = (
-        jax.random.normal(seed, shape) for seed, shape in zip(jax.random.split(jax.random.key(0), 3), shapes)
-    )
+    seeds = jax.random.split(jax.random.key(0), 3)
+    query, key, value = (jax.random.normal(seed, shape) for seed, shape in zip(seeds, shapes))
     return query / d**0.5, key, value
 
 
@@ -89,21 +88,13 @@ def main(
 ) -> list[Cell]:
     """Measures both grids, prints their tables with their median and named worst case, and returns the cells.
 
-    Args:
-      points: each N.
-      widths: each d.
-      turns: paired repeats in a cell.
-      budget_s: seconds of timing in a cell.
-
-    Returns:
-      A cell for each N and d, first with one value column, then with d.
+    Each of `points` is an N, each of `widths` a d; a cell takes `turns` paired repeats in about `budget_s` seconds.
+    The cells with one value column come first, then those with d.
     """
-    every = []
+    every, device = [], jax.devices()[0].device_kind
     for columns in ("1", "d"):
-        cells = [
-            measure(n, d, 1 if columns == "1" else d, turns, budget_s) for n, d in itertools.product(points, widths)
-        ]
-        device = jax.devices()[0].device_kind
+        sizes = [(n, d, 1 if columns == "1" else d) for n, d in itertools.product(points, widths)]
+        cells = [measure(*size, turns, budget_s) for size in sizes]
         print(f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {device}")
         for field in ("intention", "plain"):
             print(f"\n{field}: {summary(cells, field)}\n{table(cells, field)}\n")

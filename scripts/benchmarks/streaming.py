@@ -37,12 +37,8 @@ def keys_and_values(i: Array | int, n: int = _CHUNK) -> tuple[Array, Array]:
 
 def _update_line(name: str, query: Array) -> str:
     stream = OPERATORS[name].stream(query)
-    few, many = (
-        jax.jit(functools.partial(fold_made, stream, make_chunk=keys_and_values, count=seen // _CHUNK))(
-            state=stream.init(_D, _K)
-        )
-        for seen in _SEEN
-    )
+    condition = jax.jit(lambda state, count: fold_made(stream, state, keys_and_values, count), static_argnums=1)
+    few, many = (condition(stream.init(_D, _K), seen // _CHUNK) for seen in _SEEN)
     update, chunk = jax.jit(stream.update), keys_and_values(10**6)
     times = timing.interleaved([functools.partial(update, state, *chunk) for state in (few, many)], _TURNS, _BUDGET_S)
     size = sum(x.nbytes for x in jax.tree.leaves(many)) / 1024
@@ -56,9 +52,8 @@ def _fold_line(name: str, query: Array, length: int) -> str:
     key, value = keys_and_values(0, length)
     programs = [jax.jit(op).lower(query, key, value).compile() for op in (OPS[name], chunked(name, _CHUNK))]
     batch_memory, fold_memory = (program.memory_analysis().temp_size_in_bytes / 2**20 for program in programs)
-    times = timing.interleaved(
-        [functools.partial(program, query, key, value) for program in programs], _TURNS, _BUDGET_S
-    )
+    calls = [functools.partial(program, query, key, value) for program in programs]
+    times = timing.interleaved(calls, _TURNS, _BUDGET_S)
     return (
         f"{name:10} N={length:<7} batch {1e3 * timing.seconds(times, 0):7.2f} ms and {batch_memory:6.2f} MiB, "
         f"fold {timing.ratio(times, 1, 0):.2f} times the time and {fold_memory:.2f} MiB"

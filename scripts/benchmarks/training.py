@@ -15,15 +15,10 @@ from experiments.harness.step import Program, make_program
 
 
 class Trainer(NamedTuple):
-    """Training of some seeds.
+    """Training of some seeds."""
 
-    Attributes:
-      run: makes a chunk of steps of every seed and returns their metrics.
-      compiled: the chunk.
-    """
-
-    run: Callable[[], dict[str, jax.Array]]
-    compiled: jax.stages.Compiled
+    run: Callable[[], dict[str, jax.Array]]  # makes a chunk of steps of every seed and returns their metrics
+    compiled: jax.stages.Compiled  # the chunk
 
 
 def build(config: ConfigDict, data_dir: str | None = None) -> Experiment:
