@@ -1,6 +1,8 @@
-"""Flax modules that own the parameters around an op. The names imported here are the public ones."""
+"""Flax modules that own the parameters around an op. The names imported here are the public ones.
 
-# ruff: noqa: F401
+A module raises ValueError, at its first call, if a field holds an unknown name (the error lists the known ones) or
+shapes do not fit. Docstrings name what else is raised.
+"""
 
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha

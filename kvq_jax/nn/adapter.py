@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+from jax import Array, random
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Op, resolve
 from kvq_jax.nn.multihead import SCALINGS
 
 
-def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..., jax.Array]:
+def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..., Array]:
     """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention.
 
     Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals
@@ -71,9 +71,9 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
     return attention_fn
 
 
-def _drop(weights: jax.Array, rng: jax.Array | None, rate: float, broadcast: bool) -> jax.Array:
+def _drop(weights: Array, rng: Array | None, rate: float, broadcast: bool) -> Array:
     """Flax's dropout of weights [..., H, M, N]: with `broadcast`, the same of them in every head and batch."""
     if rng is None:
         raise ValueError("dropout of attention weights needs dropout_rng")
     shape = (1,) * (weights.ndim - 2) + weights.shape[-2:] if broadcast else weights.shape
-    return weights * jax.random.bernoulli(rng, 1 - rate, shape) / (1 - rate)
+    return weights * random.bernoulli(rng, 1 - rate, shape) / (1 - rate)

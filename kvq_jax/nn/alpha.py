@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mlp import MLP, Linear
@@ -16,7 +17,7 @@ from kvq_jax.nn.pooling import set_mean
 class AlphaKind(NamedTuple):
     """alpha = squash(theta); no squash, no theta: alpha is the initial value."""
 
-    squash: Callable[[jax.Array], jax.Array] | None
+    squash: Callable[[Array], Array] | None
     inverse: Callable[[float], float] | None
     high: float = math.inf  # the values lie between 0 and this
     closed: bool = False  # 0 is one of them
@@ -65,8 +66,8 @@ class Alpha(nn.Module):
 
     @nn.compact
     def __call__(
-        self, key: jax.Array | None = None, value: jax.Array | None = None, *, mask: jax.Array | None = None
-    ) -> jax.Array | float:
+        self, key: Array | None = None, value: Array | None = None, *, mask: Array | None = None
+    ) -> Array | float:
         """-> alpha [*shape], float32. 'fixed' gives its number, 'set' [..., *shape]: one for each set.
 
         Only 'set' reads key [..., N, d], value [..., N, k] and mask [..., N], True = take part. With no key left their
@@ -88,7 +89,7 @@ class Alpha(nn.Module):
             )
         return kind.squash(self._of_set(key, value, mask, start))
 
-    def _of_set(self, key, value, mask, start) -> jax.Array:
+    def _of_set(self, key, value, mask, start) -> Array:
         """theta [..., *shape]."""
         means = [set_mean(x, mask)[..., 0, :] for x in (key, value)]
         if self.features:

@@ -3,9 +3,9 @@
 import functools
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Block, Op
@@ -35,7 +35,7 @@ class CMAB(Block):
     `cross_op` (None: op) is the op of the first attention, `op` that of all others. An op without a stream, such as
     sigma-Intention, can thus mix the latents of a block that streams.
 
-    Raises ValueError if a name is unknown, shapes do not fit, or for a state of an op that has none.
+    Raises ValueError for a state of an op that has none too.
     """
 
     num_latents: int = 128
@@ -51,27 +51,25 @@ class CMAB(Block):
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
 
         def attention(op, **fields):
             build = functools.partial(
-                PerceiverAttention, self.features, self.num_heads, self.head_features, op, self.scaling, **inits
+                PerceiverAttention, self.features, self.num_heads, self.head_features, op, self.scaling, **self.inits
             )
             return PreNormAttention(build, residual=self.residual, **fields)
 
         def feed_forward():
-            return PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), residual=self.residual)
+            return PreNormGEGLU(functools.partial(GEGLU, self.hidden, **self.inits), residual=self.residual)
 
-        self.latents = self.param(
-            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
-        )
+        start, shape = nn.initializers.normal(1.0), (self.num_latents, self.features)
+        self.latents = self.param("latents", start, shape, jnp.float32)
         cross_op = self.op if self.cross_op is None else self.cross_op
         self.layer_cross_attn, self.layer_cross_ff = attention(cross_op, cross=True), feed_forward()
         self.layer_latent_self_attn, self.layer_latent_ff = attention(self.op), feed_forward()
         self.cross_attn, self.cross_ff = attention(self.op, cross=True), feed_forward()
         self.latent_self_attn, self.latent_ff = attention(self.op), feed_forward()
 
-    def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, latents: Array, context: Array, *, mask: Array | None = None) -> Array:
         """latents L_I [..., m, features], context D [..., N, b], mask [..., N], True = take part -> L_I' like L_I.
 
         Leading dimensions broadcast: latents [m, features] may serve a batch of contexts.
@@ -82,7 +80,7 @@ class CMAB(Block):
         """The state of no context, with leading dimensions `batch`."""
         return self._stream().init(self.head_features, self.head_features, batch=(*batch, self.num_heads))
 
-    def update(self, state: Any, context: jax.Array, *, mask: jax.Array | None = None) -> Any:
+    def update(self, state: Any, context: Array, *, mask: Array | None = None) -> Any:
         """The state after more of the context [..., N, b], of which mask [..., N] takes part."""
         key, value = self.layer_cross_attn.pairs(context)
         return self._stream().update(state, key, value, mask_of_heads(mask, context))
@@ -91,14 +89,14 @@ class CMAB(Block):
         """The state of both contexts; associative and commutative."""
         return self._stream().merge(state, other)
 
-    def read(self, state: Any, latents: jax.Array) -> jax.Array:
+    def read(self, state: Any, latents: Array) -> Array:
         """The latents L_I' [..., m, features] of all context in the state, from L_I [..., m, features]."""
         return self._encode(latents, self.layer_cross_attn.output(self.latents, self._stream().read(state)))
 
     def _stream(self) -> Stream:
         return self.layer_cross_attn.stream(self.latents)
 
-    def _encode(self, latents: jax.Array, block: jax.Array) -> jax.Array:
+    def _encode(self, latents: Array, block: Array) -> Array:
         """L_I and CrossAttention(L_B, D) -> L_I'."""
         block = self.layer_cross_ff(block)
         block = self.layer_latent_ff(self.layer_latent_self_attn(block))

@@ -3,9 +3,9 @@
 import functools
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
@@ -16,12 +16,7 @@ BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
 
 
 def cholesky(
-    mean: jax.Array,
-    factor: jax.Array,
-    log_variance: Callable[[], jax.Array],
-    there: jax.Array | None,
-    bound: bool,
-    jitter: float,
+    mean: Array, factor: Array, log_variance: Callable[[], Array], there: Array | None, bound: bool, jitter: float
 ) -> dist.Distribution:
     """N(mean, L L') with L = tril(P P') and its diagonal |p_i|^2 or, if `bound`, 0.05 + 0.95 tanh |p_i|^2.
 
@@ -41,12 +36,7 @@ def cholesky(
 
 
 def low_rank(
-    mean: jax.Array,
-    factor: jax.Array,
-    log_variance: Callable[[], jax.Array],
-    there: jax.Array | None,
-    bound: bool,
-    jitter: float,
+    mean: Array, factor: Array, log_variance: Callable[[], Array], there: Array | None, bound: bool, jitter: float
 ) -> dist.Distribution:
     """N(mean, P P' + diag(exp(log_variance) + jitter)), in O(M rank^2) by Woodbury's identity."""
     if bound:
@@ -57,8 +47,7 @@ def low_rank(
     return dist.LowRankMultivariateNormal(mean, factor, variance)
 
 
-# Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter) ->
-# distribution.
+# Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter).
 COVARIANCES = {"cholesky": cholesky, "lowrank": low_rank}
 
 
@@ -79,7 +68,7 @@ class CovarianceHead(Block):
     An absent target is independent of all others and has variance 1: see
     kvq_jax.models.neural_processes.predictive.log_prob.
 
-    Raises ValueError if a name is unknown, num_heads does not divide the width, or 'lowrank' is to be bounded.
+    Raises ValueError if num_heads does not divide the width, or 'lowrank' is to be bounded, too.
     """
 
     dim_y: int = 1
@@ -103,7 +92,7 @@ class CovarianceHead(Block):
         self.projector = mlp((self.hidden,) * (self.projector_depth - 1) + (self.rank * self.dim_y,))
         self.diag_net = mlp((self.hidden,) * (self.diagonal_depth - 1) + (self.dim_y,))  # has parameters if 'lowrank'
 
-    def __call__(self, targets: jax.Array, mask: jax.Array | None = None) -> dist.Distribution:
+    def __call__(self, targets: Array, mask: Array | None = None) -> dist.Distribution:
         """Encodings of targets [..., M, features], mask [..., M] (True = there) -> batch [...], event [M dy]."""
         if targets.shape[-1] != self.features:
             raise ValueError(f"expected targets [..., M, {self.features}], got {targets.shape}")
@@ -114,15 +103,9 @@ class CovarianceHead(Block):
 
         factor = of_outputs(self.projector(self.std_encoder(targets, mask=mask)), self.rank)
         there = None if mask is None else jnp.repeat(mask, self.dim_y, axis=-1)
-        return build(
-            of_outputs(self.mean(targets)),
-            factor,
-            lambda: of_outputs(self.diag_net(targets)),
-            there,
-            self.bound,
-            self.jitter,
-        )
+        mean, log_variance = of_outputs(self.mean(targets)), lambda: of_outputs(self.diag_net(targets))
+        return build(mean, factor, log_variance, there, self.bound, self.jitter)
 
-    def mean(self, targets: jax.Array) -> jax.Array:
+    def mean(self, targets: Array) -> Array:
         """Encodings [..., M, features] -> means [..., M, dy]; each is of its own encoding only."""
         return self.mean_net(targets)

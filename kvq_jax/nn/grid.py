@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-import jax
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
 from kvq_jax.nn.mixer import Block, Op
@@ -19,8 +19,6 @@ class GridAttention(Block):
     Higher-order attention of "A mathematical view of attention" (slides). Without query_sizes it is self-attention, and
     the output has the grid of the input. With query_sizes (h', w') the queries are parameters on a grid of that size,
     which is the output's: a smaller grid samples down, a larger one up. Points carry no position.
-
-    Raises ValueError if a name is unknown or shapes do not fit.
     """
 
     num_heads: int = 1
@@ -34,7 +32,7 @@ class GridAttention(Block):
     bias_init: BiasInit = "zeros"
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., *sizes, c], mask [..., *sizes], True = take part -> [..., *query_sizes or *sizes, out_features]."""
         rows, sizes = unfold(x, self.axes), x.shape[-self.axes - 1 : -1]
         if mask is not None:
@@ -47,9 +45,8 @@ class GridAttention(Block):
             op=self.op,
             out_features=self.out_features,
             scaling=self.scaling,
-            kernel_init=self.kernel_init,
-            bias_init=self.bias_init,
             name="heads",
+            **self.inits,
         )
         if self.query_sizes is not None:
             pool = LearnableQueryAttention(math.prod(self.query_sizes), **shared)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def split_heads(x: jax.Array, num_heads: int) -> jax.Array:
+def split_heads(x: Array, num_heads: int) -> Array:
     """[..., N, H d] -> [..., H, N, d]: heads are contiguous slices of the features, and a leading dimension of the op.
 
     Raises ValueError if num_heads does not divide the width.
@@ -16,13 +16,13 @@ def split_heads(x: jax.Array, num_heads: int) -> jax.Array:
     return jnp.swapaxes(x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads), -2, -3)
 
 
-def merge_heads(x: jax.Array) -> jax.Array:
+def merge_heads(x: Array) -> Array:
     """[..., H, N, d] -> [..., N, H d], the inverse of `split_heads`."""
     x = jnp.swapaxes(x, -2, -3)
     return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
-def mask_of_heads(mask: jax.Array | None, key: jax.Array) -> jax.Array | None:
+def mask_of_heads(mask: Array | None, key: Array) -> Array | None:
     """A mask for key [..., N, H d] as one for its heads [..., H, N, d]: [..., 1, N] or [..., 1, M, N]; [N] as it is."""
     if mask is None or mask.ndim == 1:
         return mask
@@ -30,14 +30,8 @@ def mask_of_heads(mask: jax.Array | None, key: jax.Array) -> jax.Array | None:
 
 
 def attend(
-    mix: Callable[..., jax.Array],
-    num_heads: int,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    *,
-    mask: jax.Array | None = None,
-) -> jax.Array:
+    mix: Callable[..., Array], num_heads: int, query: Array, key: Array, value: Array, *, mask: Array | None = None
+) -> Array:
     """concatenate_h(mix(Q_h, K_h, V_h)) on contiguous slices of features that are already projected.
 
     query [..., M, H d], key [..., N, H d], value [..., N, H k], mask [..., N] or [..., M, N] -> [..., M, H k]; zeros

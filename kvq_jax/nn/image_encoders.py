@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.names import choose
 
 
-def _of_the_episode(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:
+def _of_the_episode(norm: "BatchNorm", x: Array, train: bool) -> tuple[Array, Array]:
     """Mean and variance [..., 1, 1, 1, C] over images and positions of each episode, in training and evaluation."""
     return _moments(x, (-4, -3, -2))
 
 
-def _running(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, jax.Array]:
+def _running(norm: "BatchNorm", x: Array, train: bool) -> tuple[Array, Array]:
     """In training the moments of all that is there, which the averages follow; otherwise the averages [C]."""
     features = x.shape[-1:]
     starts = {"mean": jnp.zeros, "variance": jnp.ones}
@@ -35,7 +36,7 @@ def _running(norm: "BatchNorm", x: jax.Array, train: bool) -> tuple[jax.Array, j
     return moments
 
 
-def _moments(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     mean = x.mean(axes, keepdims=True)
     return mean, jnp.square(x - mean).mean(axes, keepdims=True)
 
@@ -53,8 +54,6 @@ class BatchNorm(nn.Module):
     published few-shot models do this. A prediction then depends on the other targets, which is worth some points.
     'running': in training the statistics of all episodes of the batch; in evaluation their running averages, kept in
     the collection 'batch_stats'. Every target is then predicted by itself.
-
-    Raises ValueError for unknown statistics.
     """
 
     statistics: str = "transductive"  # a name of STATISTICS
@@ -62,7 +61,7 @@ class BatchNorm(nn.Module):
     epsilon: float = 1e-5
 
     @nn.compact
-    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+    def __call__(self, x: Array, train: bool) -> Array:
         """x [..., n, H, W, C] -> the same shape."""
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
@@ -70,7 +69,7 @@ class BatchNorm(nn.Module):
         return (x - mean) * (scale * jax.lax.rsqrt(variance + self.epsilon)) + bias
 
 
-def max_pool(x: jax.Array) -> jax.Array:
+def max_pool(x: Array) -> Array:
     """The maximum of each 2 x 2 pixels, [..., H, W, C] -> [..., H // 2, W // 2, C].
 
     An odd last row or column is left out. Pairwise maxima: a fast gradient on CPU, where that of a window reduction is
@@ -88,7 +87,7 @@ def max_pool(x: jax.Array) -> jax.Array:
     return jnp.maximum(x[..., 0, :], x[..., 1, :])
 
 
-def drop_block(x: jax.Array, key: jax.Array, rate: float, size: int) -> jax.Array:
+def drop_block(x: Array, key: Array, rate: float, size: int) -> Array:
     """DropBlock (Ghiasi et al. 2018, arXiv 1810.12890): zeroes squares of size x size in each map, rescales the rest.
 
     x [..., H, W, C]. About the share `rate` is dropped: centres are drawn at rate / size^2, corrected for the border. A
@@ -118,13 +117,13 @@ class Convolution(nn.Module):
     size: int = 3
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         """x [..., H, W, C] -> [..., H, W, features]."""
         kernel = self.param("kernel", nn.initializers.he_normal(), (self.size, self.size, x.shape[-1], self.features))
         return jax.lax.platform_dependent(x, kernel, cpu=_by_windows, default=_by_xla)
 
 
-def _by_windows(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _by_windows(x: Array, kernel: Array) -> Array:
     size, (*leading, height, width, _) = len(kernel), x.shape
     around = (size // 2, size // 2)
     padded = jnp.pad(x, [(0, 0)] * len(leading) + [around, around, (0, 0)])
@@ -134,7 +133,7 @@ def _by_windows(x: jax.Array, kernel: jax.Array) -> jax.Array:
     return product.reshape(*leading, height, width, -1)
 
 
-def _by_xla(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _by_xla(x: Array, kernel: Array) -> Array:
     images = x.reshape(-1, *x.shape[-3:])
     output = jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     return output.reshape(*x.shape[:-1], -1)
@@ -146,14 +145,14 @@ class ConvEncoder(nn.Module):
     Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28
     x 28. MAML has 32 filters. The convolutions have no bias, which batch norm would remove.
 
-    Raises ValueError for unknown statistics, and for images too small to be halved by every block.
+    Raises ValueError for images too small to be halved by every block too.
     """
 
     features: Sequence[int] = (64, 64, 64, 64)
     statistics: str = "transductive"  # a name of STATISTICS
 
     @nn.compact
-    def __call__(self, image: jax.Array, train: bool = False) -> jax.Array:
+    def __call__(self, image: Array, train: bool = False) -> Array:
         x = image.astype(jnp.float32)
         for index, features in enumerate(self.features):
             x = Convolution(features, name=f"convolution_{index}")(x)
@@ -172,7 +171,7 @@ class ResNet12(nn.Module):
     over 40,000 steps.
 
     Features: 16,000 of an 84 x 84 image, 640 of 28 x 28, and 640 of any with `pool`, the mean over positions.
-    Raises ValueError for unknown statistics, and for images too small to be halved by every block.
+    Raises ValueError for images too small to be halved by every block too.
     """
 
     features: Sequence[int] = (64, 160, 320, 640)
@@ -182,14 +181,14 @@ class ResNet12(nn.Module):
     drop_size: int = 5  # of the squares of DropBlock
 
     @nn.compact
-    def __call__(self, image: jax.Array, train: bool = False) -> jax.Array:
+    def __call__(self, image: Array, train: bool = False) -> Array:
         x = image.astype(jnp.float32)
         for index, features in enumerate(self.features):
             x = self._drop(max_pool(self._block(x, features, f"block_{index}", train)), index, train)
         x = x.mean((-3, -2)) if self.pool else x
         return x.reshape(*image.shape[:-3], -1)
 
-    def _block(self, x: jax.Array, features: int, name: str, train: bool) -> jax.Array:
+    def _block(self, x: Array, features: int, name: str, train: bool) -> Array:
         activation: Callable = functools.partial(nn.leaky_relu, negative_slope=0.1)
 
         def layer(x, size, part):
@@ -200,7 +199,7 @@ class ResNet12(nn.Module):
         branch = activation(layer(branch, 3, "1"))
         return activation(layer(branch, 3, "2") + layer(x, 1, "shortcut"))
 
-    def _drop(self, x: jax.Array, index: int, train: bool) -> jax.Array:
+    def _drop(self, x: Array, index: int, train: bool) -> Array:
         if not train or self.drop_rate == 0:
             return x
         size = 1 if index < 2 else self.drop_size  # a square of one value is dropout

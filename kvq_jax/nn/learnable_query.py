@@ -2,9 +2,9 @@
 
 import functools
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend
@@ -20,7 +20,7 @@ class LearnableQueryAttention(Block):
     each query and does not depend on the order of X. use_output=False with one head is the slides' form, without W_o.
     With no element left, the heads are zero and the output is the bias of W_o.
 
-    Raises ValueError if a name is unknown, shapes do not fit, or out_features is given without an output layer.
+    Raises ValueError if out_features is given without an output layer too.
     """
 
     num_queries: int
@@ -31,19 +31,17 @@ class LearnableQueryAttention(Block):
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     use_bias: bool = True
     use_output: bool = True
-    query_init: jax.nn.initializers.Initializer = jax.nn.initializers.normal(1.0)
+    query_init: nn.initializers.Initializer = nn.initializers.normal(1.0)
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N], or [..., num_queries, N] -> [..., num_queries, out_features]."""
         if not self.use_output and self.out_features is not None:
             raise ValueError("out_features is the width of the output layer: with use_output=False leave it None")
         width = self.num_heads * self.head_features
-        linear = functools.partial(
-            Linear, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init
-        )
+        linear = functools.partial(Linear, use_bias=self.use_bias, **self.inits)
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
         query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
         key, value = linear(width, name="key")(x), linear(width, name="value")(x)

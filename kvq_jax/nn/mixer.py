@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 from flax import linen as nn
 from flax.core import FrozenDict
+from jax import Array
 
 from kvq_jax.names import choose, unknown
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
@@ -16,7 +16,7 @@ from kvq_jax.ops.operators import keywords
 from kvq_jax.ops.streaming import Stream
 
 # A name of kvq_jax.ops.OPERATORS; a function (query, key, value, *, mask) -> output; or dict(name=either, **options).
-Op = str | Mapping[str, Any] | Callable[..., jax.Array]
+Op = str | Mapping[str, Any] | Callable[..., Array]
 
 # Domain of a learnt alpha -> its upper end; the lower end is 0.
 DOMAINS = {"positive": float("inf"), "unit": 1.0}
@@ -24,6 +24,11 @@ DOMAINS = {"positive": float("inf"), "unit": 1.0}
 
 class Block(nn.Module):
     """A module whose fields may be dicts: they are frozen, so that the module can be hashed."""
+
+    @property
+    def inits(self) -> dict[str, Any]:
+        """The initialisers of its linear layers, for a block with fields of these names."""
+        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -97,28 +102,21 @@ class Mixer(Block):
             shape = () if ALPHA_KINDS[said.alpha_kind].from_set else self.shape
             self.alpha = Alpha(said.alpha_kind, said.initial, shape)
 
-    def __call__(
-        self, query: jax.Array, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None
-    ) -> jax.Array:
+    def __call__(self, query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
         """query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]."""
         said = resolve(self.op)
         return said.operator.function(query, key, value, mask=mask, **self._options(said, key, value, mask))
 
-    def weights(self, key: jax.Array, value: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def weights(self, key: Array, value: Array, *, mask: Array | None = None) -> Array:
         """w [..., d, k] with output = query @ w, for ops that are linear in the query: Intention and its kin."""
         said = resolve(self.op)
-        if said.operator.weights is None:
-            have = ", ".join(name for name, row in OPERATORS.items() if row.weights)
-            raise ValueError(f"{said.name} has no weights: expected one of {have}")
-        return said.operator.weights(key, value, mask=mask, **self._options(said, key, value, mask))
+        make = _part(said, "weights", "weights")
+        return make(key, value, mask=mask, **self._options(said, key, value, mask))
 
-    def stream(self, query: jax.Array | None = None) -> Stream:
+    def stream(self, query: Array | None = None) -> Stream:
         """The op as a stream, at query [..., M, d] or, if None, at queries that come at `read`."""
         said = resolve(self.op)
-        make = said.operator.stream
-        if make is None:
-            have = ", ".join(name for name, row in OPERATORS.items() if row.stream)
-            raise ValueError(f"{said.name} has no streaming state: expected one of {have}")
+        make = _part(said, "stream", "streaming state")
         if query is None and inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
             raise ValueError(
                 f"a state of {said.name} belongs to the queries it was made for: no constant size serves any query"
@@ -133,3 +131,12 @@ class Mixer(Block):
         if said.alpha_kind is None:
             return said.options
         return said.options | {"alpha": self.alpha(key, value, mask=mask)}
+
+
+def _part(said: Resolved, field: str, what: str) -> Callable[..., Any]:
+    """A field of the operator's row that not every operator has."""
+    part = getattr(said.operator, field)
+    if part is None:
+        have = ", ".join(name for name, row in OPERATORS.items() if getattr(row, field))
+        raise ValueError(f"{said.name} has no {what}: expected one of {have}")
+    return part

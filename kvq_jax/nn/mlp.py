@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 from jax.nn import initializers
 
 from kvq_jax.names import choose
@@ -46,8 +47,6 @@ class Linear(nn.Module):
     Each input is multiplied by its own rows of the one kernel and the products are added, so inputs broadcast against
     each other: one vector [..., 1, a] beside M vectors [..., M, b] costs one row, not M. Computes in the dtype of its
     parameters (float32), whatever the inputs are.
-
-    Raises ValueError if an initialiser's name is unknown.
     """
 
     features: int
@@ -56,7 +55,7 @@ class Linear(nn.Module):
     bias_init: BiasInit = "fan_in_uniform"  # a name of BIAS_INITS, or a function fan_in -> initialiser
 
     @nn.compact
-    def __call__(self, *inputs: jax.Array) -> jax.Array:
+    def __call__(self, *inputs: Array) -> Array:
         """inputs [..., a], [..., b], ... -> [..., features]."""
         kernel_init, bias_init = self.kernel_init, self.bias_init
         if isinstance(kernel_init, str):
@@ -65,15 +64,14 @@ class Linear(nn.Module):
             bias_init = choose(BIAS_INITS, bias_init, "bias_init")
         ends = [sum(x.shape[-1] for x in inputs[:count]) for count in range(1, len(inputs) + 1)]
         kernel = self.param("kernel", kernel_init, (ends[-1], self.features), jnp.float32)
-        output = sum(
-            _product(x.astype(kernel.dtype), rows) for x, rows in zip(inputs, jnp.split(kernel, ends[:-1]), strict=True)
-        )
+        parts = zip(inputs, jnp.split(kernel, ends[:-1]), strict=True)
+        output = sum(_product(x.astype(kernel.dtype), rows) for x, rows in parts)
         if not self.use_bias:
             return output
         return output + self.param("bias", bias_init(ends[-1]), (self.features,), jnp.float32)
 
 
-def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _product(x: Array, kernel: Array) -> Array:
     """x [..., a] @ kernel [a, b] as one product of two matrices: its gradient is a third faster on a CPU."""
     return (x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
 
@@ -89,17 +87,17 @@ class MLP(nn.Module):
     curves of untrained Intention in the Intention paper (Section 5.1, Figures 6 and 7) need non-zero biases, or
     position features.
 
-    Raises ValueError if an initialiser's name is unknown, or if there are no layers and not exactly one input.
+    Raises ValueError if there are no layers and not exactly one input too.
     """
 
     features: Sequence[int]
-    activation: Callable[[jax.Array], jax.Array] = nn.relu
+    activation: Callable[[Array], Array] = nn.relu
     activate_final: bool = False
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "fan_in_uniform"
 
     @nn.compact
-    def __call__(self, *inputs: jax.Array) -> jax.Array:
+    def __call__(self, *inputs: Array) -> Array:
         """inputs [..., a], [..., b], ..., which broadcast -> [..., features[-1]]; no features: the identity."""
         if not self.features and len(inputs) != 1:
             raise ValueError(f"an MLP without layers takes one input, not {len(inputs)}")

@@ -3,9 +3,9 @@
 import functools
 import math
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array, lax
 
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend
@@ -33,8 +33,7 @@ class MultiHead(Block):
     projected keys and values are written into rows position, position + 1, ... of the variables cached_key and
     cached_value, which have as many rows as the mask. The op sees all rows that the mask keeps.
 
-    Raises ValueError if a name is unknown, if out_features is given without an output layer, or for a position without
-    a mask.
+    Raises ValueError if out_features is given without an output layer, or for a position without a mask, too.
     """
 
     num_heads: int
@@ -50,14 +49,8 @@ class MultiHead(Block):
 
     @nn.compact
     def __call__(
-        self,
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        *,
-        mask: jax.Array | None = None,
-        position: jax.Array | int | None = None,
-    ) -> jax.Array:
+        self, query: Array, key: Array, value: Array, *, mask: Array | None = None, position: Array | int | None = None
+    ) -> Array:
         """query [..., M, a], key [..., N, b], value [..., N, c], mask [..., N] or [..., M, N] -> [..., M, out]."""
         full_width = self.num_heads * self.head_features
         if not self.use_output and self.out_features is not None:
@@ -69,9 +62,7 @@ class MultiHead(Block):
         query, key, value = (projection(name=n)(x) for n, x in (("query", query), ("key", key), ("value", value)))
         if position is not None:
             if mask is None:
-                raise ValueError(
-                    "with a position give a mask: it says how many rows the cache has, and which are there"
-                )
+                raise ValueError("a position needs a mask: it says how many rows the cache has, and which are there")
             key = self._cached("cached_key", key, mask.shape[-1], position)
             value = self._cached("cached_value", value, mask.shape[-1], position)
         mixer = Mixer(self.op, (self.num_heads,), name="mixer")
@@ -80,8 +71,8 @@ class MultiHead(Block):
             return output
         return linear(self.out_features or full_width, kernel_init=self.kernel_init, name="out")(output)
 
-    def _cached(self, name: str, rows: jax.Array, size: int, position: jax.Array | int) -> jax.Array:
+    def _cached(self, name: str, rows: Array, size: int, position: Array | int) -> Array:
         """All `size` rows of a variable, after the new ones are written at `position`."""
         cache = self.variable("cache", name, lambda: jnp.zeros((*rows.shape[:-2], size, rows.shape[-1]), rows.dtype))
-        cache.value = jax.lax.dynamic_update_slice_in_dim(cache.value, rows, position, axis=-2)
+        cache.value = lax.dynamic_update_slice_in_dim(cache.value, rows, position, axis=-2)
         return cache.value

@@ -18,8 +18,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Block, Op
@@ -33,13 +33,12 @@ ATTENTION = dict(residual="code", layer_norm=True, use_output=False, use_bias=Fa
 SELF_ATTENTION_DEPTH = 2  # self-attention takes the place of this many layers of the MLP before it
 
 
-class PoolingEncoder(nn.Module):
+class PoolingEncoder(Block):
     """post(mean_i pre(x_i, y_i)), the same for every query; with self-attention, pre = MAB(relu(MLP), relu(MLP)).
 
     `pre_depth` counts linear layers, of which self-attention takes the place of two; no context leaves post(0).
 
-    Raises ValueError if an initialiser's name is unknown or a depth leaves no layer, and for a state with
-    self-attention.
+    Raises ValueError if a depth leaves no layer, and for a state with self-attention, too.
     """
 
     features: int = 128
@@ -52,21 +51,18 @@ class PoolingEncoder(nn.Module):
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        mlp = functools.partial(MLP, **inits)
+        mlp = functools.partial(MLP, **self.inits)
         widths = _widths(self.hidden, self.pre_depth, self.self_attention, "pre_depth")
         self.pre = mlp(widths, activate_final=self.self_attention)
         if self.self_attention:
-            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
+            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **self.inits)
         self.post = mlp((*_widths(self.hidden, self.post_depth, False, "post_depth")[1:], self.features))
 
-    def __call__(
-        self, x: jax.Array, y: jax.Array, query: jax.Array | None = None, *, mask: jax.Array | None = None
-    ) -> jax.Array:
+    def __call__(self, x: Array, y: Array, query: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
         return self.post(set_mean(self._rows(x, y, mask), mask))
 
-    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+    def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Any:
         """What `read` needs of a context: its mean."""
         rows = self._rows(x, y, mask)
         return uniform_stream().update(uniform_stream().init(1, self.hidden, batch=x.shape[:-2]), rows, rows, mask)
@@ -76,7 +72,7 @@ class PoolingEncoder(nn.Module):
         _refuse(self.self_attention)
         return uniform_stream().init(1, self.hidden, batch=batch)
 
-    def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+    def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
         """The state after more context."""
         _refuse(self.self_attention)
         rows = self.pre(x, y)
@@ -86,7 +82,7 @@ class PoolingEncoder(nn.Module):
         """The state of both contexts."""
         return uniform_stream().merge(state, other)
 
-    def read(self, state: Any, query: jax.Array | None = None) -> jax.Array:
+    def read(self, state: Any, query: Array | None = None) -> Array:
         """What `__call__` gives for all context in the state, [..., 1, features]."""
         return self.post(uniform_stream().read(state, state.total))
 
@@ -98,9 +94,9 @@ class PoolingEncoder(nn.Module):
 class Projected(NamedTuple):
     """A context as cross-attention sees it: rows that its keys and values are projected from."""
 
-    key: jax.Array  # [..., N, hidden]
-    value: jax.Array  # [..., N, hidden]
-    mask: jax.Array | None  # [..., N]
+    key: Array  # [..., N, hidden]
+    value: Array  # [..., N, hidden]
+    mask: Array | None  # [..., N]
 
 
 class CrossAttentionEncoder(Block):
@@ -109,8 +105,8 @@ class CrossAttentionEncoder(Block):
     `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the
     cross-attention, and `scaling` the factor on its queries. No context leaves what comes from the queries.
 
-    Raises ValueError if a name is unknown, num_heads does not divide hidden, or value_depth leaves no layer, and for a
-    state with self-attention or of an op whose state does not serve any query.
+    Raises ValueError if num_heads does not divide hidden or value_depth leaves no layer, and for a state with
+    self-attention or of an op whose state does not serve any query, too.
     """
 
     hidden: int = 128
@@ -124,18 +120,18 @@ class CrossAttentionEncoder(Block):
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        self.key = MLP((self.hidden,) * self.key_depth, **inits)
-        self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **inits)
+        self.key = MLP((self.hidden,) * self.key_depth, **self.inits)
+        self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **self.inits)
         if self.self_attention:
-            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **inits)
-        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, scaling=self.scaling, **ATTENTION, **inits)
+            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **self.inits)
+        fields = dict(scaling=self.scaling, **ATTENTION, **self.inits)
+        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, **fields)
 
-    def __call__(self, x: jax.Array, y: jax.Array, query: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, y: Array, query: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, dx], y [..., N, dy], query [..., M, dx], mask [..., N], True = take part -> [..., M, hidden]."""
         return self.cross_attention(self.key(query), self.key(x), self._values(x, y, mask), mask=mask)
 
-    def remember(self, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Projected:
+    def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""
         return Projected(self.key(x), self._values(x, y, mask), mask)
 
@@ -145,7 +141,7 @@ class CrossAttentionEncoder(Block):
         width = self.hidden // self.num_heads
         return self.cross_attention.stream().init(width, width, batch=(*batch, self.num_heads))
 
-    def update(self, state: Any, x: jax.Array, y: jax.Array, *, mask: jax.Array | None = None) -> Any:
+    def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
         """The state after more context."""
         _refuse(self.self_attention)
         key, value = self.cross_attention.pairs(self.key(x), self.value(x, y))
@@ -155,7 +151,7 @@ class CrossAttentionEncoder(Block):
         """The state of both contexts."""
         return self.cross_attention.stream().merge(state, other)
 
-    def read(self, state: Any, query: jax.Array) -> jax.Array:
+    def read(self, state: Any, query: Array) -> Array:
         """What `__call__` gives at query [..., M, dx] for the context in a state or `Projected`, [..., M, hidden]."""
         rows = self.key(query)
         if isinstance(state, Projected):
@@ -168,13 +164,13 @@ class CrossAttentionEncoder(Block):
         return self.attention(values, values, mask=mask) if self.self_attention else values
 
 
-class Decoder(nn.Module):
+class Decoder(Block):
     """MLP(representations, x) of `depth` linear layers; the first layer can take one more input.
 
     That is `extra`: it has a matrix of its own, without bias, and is added before the first ReLU. BNP and BANP give it
     their bootstrapped representation. Inputs broadcast: one vector for all points, or samples as leading dimensions.
 
-    Raises ValueError if an initialiser's name is unknown, or depth is below 2.
+    Raises ValueError if depth is below 2 too.
     """
 
     features: int
@@ -184,32 +180,26 @@ class Decoder(nn.Module):
     bias_init: BiasInit = "fan_in_uniform"
 
     @nn.compact
-    def __call__(
-        self, representations: Sequence[jax.Array], x: jax.Array, extra: Sequence[jax.Array] = ()
-    ) -> jax.Array:
+    def __call__(self, representations: Sequence[Array], x: Array, extra: Sequence[Array] = ()) -> Array:
         """representations [..., M or 1, *], x [..., M, dx], extra [..., M or 1, *] -> [..., M, features]."""
         if self.depth < 2:
             raise ValueError(f"a decoder has 2 layers at least, not {self.depth}")
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        first = Linear(self.hidden, **inits, name="first")(*representations, x)
+        first = Linear(self.hidden, **self.inits, name="first")(*representations, x)
         if extra:
-            first = first + Linear(self.hidden, use_bias=False, **inits, name="extra")(*extra)
+            first = first + Linear(self.hidden, use_bias=False, **self.inits, name="extra")(*extra)
         widths = (self.hidden,) * (self.depth - 2) + (self.features,)
-        return MLP(widths, **inits, name="rest")(nn.relu(first))
+        return MLP(widths, **self.inits, name="rest")(nn.relu(first))
 
 
 def _widths(hidden: int, depth: int, self_attention: bool, name: str) -> tuple[int, ...]:
     """The widths of the MLP that self-attention may follow."""
     replaced = SELF_ATTENTION_DEPTH * self_attention
     if depth <= replaced:
-        raise ValueError(
-            f"{name}={depth} leaves no layer{' before self-attention' * self_attention}: at least {replaced + 1}"
-        )
+        where = " before self-attention" * self_attention
+        raise ValueError(f"{name}={depth} leaves no layer{where}: at least {replaced + 1}")
     return (hidden,) * (depth - replaced)
 
 
 def _refuse(self_attention: bool) -> None:
     if self_attention:
-        raise ValueError(
-            "with self_attention every point of a context depends on all others: no state of constant size"
-        )
+        raise ValueError("with self_attention every point depends on all others: no state of constant size")

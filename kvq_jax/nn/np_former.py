@@ -1,16 +1,16 @@
 """The NP-Former: the aggregation of a neural process as the block of a Transformer's layer; and the family by name."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
+from jax import Array
 
 from kvq_jax.names import choose
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.transformer import ResidualLayer, TransformerLayer
 from kvq_jax.ops import OPS
@@ -24,40 +24,37 @@ class NPFormerLayer(ResidualLayer):
     E_Q, E_K, E_V are linear in the input, each `embed_features` wide. Heads would change nothing, since e_C sees them
     all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as in the other
     layers of the family; the paper (arXiv 2305.10203) prints none here. With no element left the mean is zero.
-
-    Raises ValueError if a name is unknown.
     """
 
     embed_features: int = 1024
     context_features: int = 1024  # of e_C, hidden and output
     embed_input: bool = False
 
-    def mix(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        linear = functools.partial(Linear, **inits)
+    def mix(self, x: Array, mask: Array | None) -> Array:
+        linear = functools.partial(Linear, **self.inits)
         embedded = nn.relu(linear(self.embed_features, name="embed")(x)) if self.embed_input else x
         query, key, value = (linear(self.embed_features, name=name)(embedded) for name in ("query", "key", "value"))
         pairs = jnp.concatenate([key, value], axis=-1)
         # One mean serves all elements, unless each has a mask of its own.
         each = mask is not None and mask.ndim > 1 and mask.ndim == x.ndim
         mean = OPS["uniform"](pairs if each else pairs[..., :1, :], pairs, pairs, mask=mask)
-        context = MLP((self.context_features,) * 2, self.activation, **inits, name="context")(mean)
+        context = MLP((self.context_features,) * 2, self.activation, **self.inits, name="context")(mean)
         return linear(x.shape[-1], name="out")(query, context)
 
 
-_HEADS = dict(num_heads=4, head_features=256, embed_features=1024, scaling="none", hidden=2048)
+def _heads(op: Op) -> Callable[..., TransformerLayer]:
+    return functools.partial(
+        TransformerLayer, op=op, num_heads=4, head_features=256, embed_features=1024, scaling="none", hidden=2048
+    )
+
 
 # Name -> layer(**fields), with the sizes of Appendix 8 where no field says otherwise. The text also gives each head
 # 1024 features, which does not fit its concatenation of four heads to 1024.
 FORMERS = {
-    "transformer": functools.partial(TransformerLayer, op="softmax", **_HEADS),
-    "lin_transformer": functools.partial(TransformerLayer, op="linear", **_HEADS),
-    "informer": functools.partial(
-        TransformerLayer, op=dict(name="informer", alpha=0.5, alpha_kind="sigmoid"), **_HEADS
-    ),
-    "sigma_informer": functools.partial(
-        TransformerLayer, op=dict(name="sigma_informer", alpha=0.5, alpha_kind="sigmoid"), **_HEADS
-    ),
+    "transformer": _heads("softmax"),
+    "lin_transformer": _heads("linear"),
+    "informer": _heads(dict(name="informer", alpha=0.5, alpha_kind="sigmoid")),
+    "sigma_informer": _heads(dict(name="sigma_informer", alpha=0.5, alpha_kind="sigmoid")),
     "np_former": NPFormerLayer,
 }
 
@@ -67,9 +64,7 @@ class Former(Block):
 
     Garnelo and Czarnecki 2023, Section 5.5 and Appendix 8: 1 or 4 layers, 20 % of the inputs dropped. Their X has 512
     features and E_Z has 1024, so that the residual E_Z + X of the first layer needs a map; this one is ours. With
-    norm='pre' a last LayerNorm follows.
-
-    Raises ValueError if a name is unknown; TypeError if an option is not a field of the layer.
+    norm='pre' a last LayerNorm follows. Raises TypeError if an option is not a field of the layer.
     """
 
     layer: str = "transformer"  # a name of FORMERS
@@ -79,7 +74,7 @@ class Former(Block):
     options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or dropout
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None, deterministic: bool = True) -> Array:
         """x [..., N, a], mask [..., N] or [..., N, N], True = take part -> [..., N, features]."""
         build = choose(FORMERS, self.layer, "layer")
         x = nn.Dropout(self.input_dropout, deterministic=deterministic)(x)

@@ -9,9 +9,9 @@ import functools
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array, lax
 
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import mask_of_heads, merge_heads, split_heads
@@ -30,7 +30,7 @@ class PerceiverAttention(Block):
     `to_kv` is one matrix, keys first. To stream, call the parts: `stream` at x, updated with the `pairs` of a context
     that arrives over time; then `output` of what the stream reads.
 
-    Raises ValueError if a name is unknown, shapes do not fit, or from `stream` if the op has no state of constant size.
+    `stream` raises ValueError if the op has no state of constant size too.
     """
 
     features: int = 64
@@ -42,38 +42,38 @@ class PerceiverAttention(Block):
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
-        linear = functools.partial(Linear, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        linear = functools.partial(Linear, **self.inits)
         width = self.num_heads * self.head_features
         self.to_q = linear(width, use_bias=False)
         self.to_kv = linear(2 * width, use_bias=False)
         self.to_out = linear(self.features)
         self.mixer = Mixer(self.op, (self.num_heads,))
 
-    def __call__(self, x: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, context: Array, *, mask: Array | None = None) -> Array:
         """x [..., M, a], context [..., N, b], mask [..., N] or [..., M, N], True = take part -> [..., M, features]."""
         key, value = self.pairs(context)
         return self.output(self.mixer(self.heads(x), key, value, mask=mask_of_heads(mask, context)))
 
-    def heads(self, x: jax.Array) -> jax.Array:
+    def heads(self, x: Array) -> Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
         return scale * split_heads(self.to_q(x), self.num_heads)
 
-    def pairs(self, context: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def pairs(self, context: Array) -> tuple[Array, Array]:
         """[..., N, b] -> keys and values [..., H, N, d]."""
         key, value = jnp.split(self.to_kv(context), 2, axis=-1)
         return split_heads(key, self.num_heads), split_heads(value, self.num_heads)
 
-    def stream(self, x: jax.Array) -> Stream:
+    def stream(self, x: Array) -> Stream:
         """The op as a stream whose queries are the heads of x [..., M, a]."""
         return self.mixer.stream(self.heads(x))
 
-    def output(self, heads: jax.Array) -> jax.Array:
+    def output(self, heads: Array) -> Array:
         """[..., H, M, d] -> [..., M, features]."""
         return self.to_out(merge_heads(heads))
 
 
-class GEGLU(nn.Module):
+class GEGLU(Block):
     """Linear(a * gelu(g)) with [a, g] = Linear(x): [..., features] -> 2 hidden -> hidden -> [..., features].
 
     Shazeer 2020 (arXiv 2002.05202), with the exact GELU: 64 -> 256 -> 128 -> 64 in the published models.
@@ -84,12 +84,12 @@ class GEGLU(nn.Module):
     bias_init: BiasInit = "fan_in_uniform"
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         """x [..., features] -> [..., features]."""
-        linear = functools.partial(Linear, kernel_init=self.kernel_init, bias_init=self.bias_init)
+        linear = functools.partial(Linear, **self.inits)
         value, gate = jnp.split(linear(2 * self.hidden, name="net_0")(x), 2, axis=-1)
         # GELU as PyTorch has it; jax.nn.gelu's erfc is exact for very negative gates too, at twice the cost.
-        return linear(x.shape[-1], name="net_2")(value * gate * (0.5 * (1 + jax.lax.erf(gate * math.sqrt(0.5)))))
+        return linear(x.shape[-1], name="net_2")(value * gate * (0.5 * (1 + lax.erf(gate * math.sqrt(0.5)))))
 
 
 class PreNormAttention(nn.Module):
@@ -110,21 +110,21 @@ class PreNormAttention(nn.Module):
         if self.cross:
             self.norm_context = nn.LayerNorm(epsilon=self.epsilon)
 
-    def __call__(self, x: jax.Array, context: jax.Array | None = None, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, context: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., M, features], context [..., N, b] if `cross`, mask as an op's -> [..., M, features]."""
         normed = self.norm(x)
         context = self.norm_context(context) if self.cross else normed
         return self.fn(normed, context, mask=mask) + self._residual(x, normed)
 
-    def stream(self, x: jax.Array) -> Stream:
+    def stream(self, x: Array) -> Stream:
         """The stream of the op at the queries of x [..., M, features]."""
         return self.fn.stream(self.norm(x))
 
-    def pairs(self, context: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def pairs(self, context: Array) -> tuple[Array, Array]:
         """[..., N, b] -> keys and values [..., H, N, d], what the stream takes."""
         return self.fn.pairs(self.norm_context(context))
 
-    def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
+    def output(self, x: Array, heads: Array) -> Array:
         """What the stream reads [..., H, M, d] -> what `__call__` returns."""
         return self.fn.output(heads) + self._residual(x, self.norm(x))
 
@@ -143,7 +143,7 @@ class PreNormGEGLU(nn.Module):
         self.fn = self.feed_forward()
         self.norm = nn.LayerNorm(epsilon=self.epsilon)
 
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         """x [..., features] -> [..., features]."""
         normed = self.norm(x)
         return self.fn(normed) + choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)
@@ -167,13 +167,12 @@ class PerceiverBlock(Block):
     bias_init: BiasInit = "fan_in_uniform"
 
     def setup(self):
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         attention = functools.partial(
-            PerceiverAttention, self.features, self.num_heads, self.head_features, self.op, self.scaling, **inits
+            PerceiverAttention, self.features, self.num_heads, self.head_features, self.op, self.scaling, **self.inits
         )
         self.attention = PreNormAttention(attention, self.cross, self.residual)
-        self.feed_forward = PreNormGEGLU(functools.partial(GEGLU, self.hidden, **inits), self.residual)
+        self.feed_forward = PreNormGEGLU(functools.partial(GEGLU, self.hidden, **self.inits), self.residual)
 
-    def __call__(self, x: jax.Array, context: jax.Array | None = None, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, context: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., M, features], context [..., N, b] if `cross`, mask as an op's -> [..., M, features]."""
         return self.feed_forward(self.attention(x, context, mask=mask))

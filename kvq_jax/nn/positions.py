@@ -1,10 +1,10 @@
 """Position features of coordinates."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def fourier_features(x: jax.Array, levels: int) -> jax.Array:
+def fourier_features(x: Array, levels: int) -> Array:
     """Concatenates x, sin(2^l pi x) and cos(2^l pi x) for l = 0, ..., levels, along the features.
 
     x [..., d] -> [..., d + 2 d (levels + 1)], in float32 at least; levels = 0 means no position features: x itself.

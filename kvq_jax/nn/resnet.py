@@ -3,9 +3,9 @@
 import functools
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array, image
 
 # Name -> blocks of each stage.
 RESNETS = {"ResNet-18": (2, 2, 2, 2), "ResNet-34": (3, 4, 6, 3)}
@@ -23,7 +23,7 @@ class BasicBlock(nn.Module):
     stride: int = 1
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, train: bool = False) -> jax.Array:
+    def __call__(self, x: Array, *, train: bool = False) -> Array:
         """x [B, H, W, c] -> [B, ceil(H / stride), ceil(W / stride), features]."""
         norm = _norm(train)
         y = nn.relu(norm(name="bn1")(_conv(self.features, 3, self.stride, name="conv1")(x)))
@@ -47,7 +47,7 @@ class ResNet(nn.Module):
     classes: int = 0  # outputs of the linear layer behind the features, 1000 for ImageNet; 0: there is none
 
     @nn.compact
-    def __call__(self, images: jax.Array, *, train: bool = False) -> tuple[jax.Array, jax.Array | None]:
+    def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array | None]:
         """images [B, H, W, 3], normalised -> (features [B, 2^(stages - 1) width], logits [B, classes] or None)."""
         x = nn.relu(_norm(train)(name="bn1")(_conv(self.width, 7, 2, name="conv1")(images)))
         x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
@@ -59,9 +59,9 @@ class ResNet(nn.Module):
         return features, nn.Dense(self.classes, name="fc")(features) if self.classes else None
 
 
-def imagenet_input(images: jax.Array, size: int = 224) -> jax.Array:
+def imagenet_input(images: Array, size: int = 224) -> Array:
     """Images [B, H, W, 3] of 0 to 255 as ImageNet networks expect them: resized, normalised, [B, size, size, 3]."""
-    images = jax.image.resize(images.astype(jnp.float32) / 255, (len(images), size, size, 3), "bilinear")
+    images = image.resize(images.astype(jnp.float32) / 255, (len(images), size, size, 3), "bilinear")
     return (images - jnp.array(IMAGENET_MEAN)) / jnp.array(IMAGENET_STD)
 
 

@@ -17,9 +17,9 @@ be any finite number. With no element left, the heads are zeros, and only what c
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend, merge_heads, split_heads
@@ -63,7 +63,7 @@ class SetBlock(Block):
 
     def rff(self, name: str) -> RFF:
         """rFF: [..., N, a] -> [..., N, dim]."""
-        return RFF((self.dim,) * self.rff_layers, kernel_init=self.kernel_init, bias_init=self.bias_init, name=name)
+        return RFF((self.dim,) * self.rff_layers, **self.inits, name=name)
 
     def mab(self, name: str) -> "MAB":
         """A MAB with the fields of this block."""
@@ -80,14 +80,12 @@ class MAB(SetBlock):
     To stream, call the parts: `stream`, updated with the `pairs` of a Y that arrives over time and read at the `heads`
     of any X; then `output`.
 
-    Raises ValueError if a name is unknown, num_heads does not divide dim, shapes do not fit, under residual='paper' X
-    is not dim wide, or from `stream` if the op has no state of constant size for queries yet to come.
+    Raises ValueError if num_heads does not divide dim, or X is not dim wide under residual='paper', too; `stream`, if
+    the op has no state of constant size for queries yet to come.
     """
 
     def setup(self):
-        linear = functools.partial(
-            Linear, self.dim, use_bias=self.use_bias, kernel_init=self.kernel_init, bias_init=self.bias_init
-        )
+        linear = functools.partial(Linear, self.dim, use_bias=self.use_bias, **self.inits)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else lambda: _same
         self.query, self.key, self.value = linear(), linear(), linear()
         self.mixer = Mixer(self.op, (self.num_heads,))
@@ -95,9 +93,7 @@ class MAB(SetBlock):
         self.norm_heads, self.norm_rff = layer_norm(), layer_norm()
         self.row_wise = self.rff("rff")
 
-    def __call__(
-        self, x: jax.Array, y: jax.Array, values: jax.Array | None = None, *, mask: jax.Array | None = None
-    ) -> jax.Array:
+    def __call__(self, x: Array, y: Array, values: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., M, a], y [..., N, b], mask of the elements of y [..., N], or [..., M, N] -> [..., M, dim].
 
         `values` [..., N, c] are what the values are projected from, where that is not y.
@@ -105,11 +101,11 @@ class MAB(SetBlock):
         query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
         return self._output(x, query, attend(self.mixer, self.num_heads, self._scale() * query, key, value, mask=mask))
 
-    def heads(self, x: jax.Array) -> jax.Array:
+    def heads(self, x: Array) -> Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
         return split_heads(self._scale() * self.query(x), self.num_heads)
 
-    def pairs(self, y: jax.Array, values: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    def pairs(self, y: Array, values: Array | None = None) -> tuple[Array, Array]:
         """y [..., N, b], and values [..., N, c] as above -> keys and values [..., H, N, d]."""
         rows = (self.key(y), self.value(y if values is None else values))
         return tuple(split_heads(x, self.num_heads) for x in rows)
@@ -118,7 +114,7 @@ class MAB(SetBlock):
         """The op as a stream whose queries come at `read`."""
         return self.mixer.stream()
 
-    def output(self, x: jax.Array, heads: jax.Array) -> jax.Array:
+    def output(self, x: Array, heads: Array) -> Array:
         """What the stream reads [..., H, M, d] -> what `__call__` returns."""
         return self._output(x, self.query(x), merge_heads(heads))
 
@@ -128,9 +124,7 @@ class MAB(SetBlock):
     def _output(self, x, query, heads):
         residual = choose(RESIDUALS, self.residual, "residual")(x, query)
         if residual.shape[-1] != self.dim:
-            raise ValueError(
-                f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x first, or take 'code'"
-            )
+            raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x, or take 'code'")
         hidden = self.norm_heads(residual + self.out(heads))
         return self.norm_rff(hidden + self.row_wise(hidden))
 
@@ -139,7 +133,7 @@ class SAB(SetBlock):
     """Set attention block, SAB(X) = MAB(X, X) (Lee et al., Section 3.1): equivariant, O(N^2). Raises as `MAB`."""
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N] or [..., N, N] -> [..., N, dim]."""
         return self.mab("mab")(x, x, mask=mask)
 
@@ -156,7 +150,7 @@ class ISAB(SetBlock):
     num_inducing: int = 32
 
     @nn.compact
-    def __call__(self, x: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N] -> [..., N, dim]."""
         inducing = self.param("inducing", points_init, (1, self.num_inducing, self.dim), jnp.float32)[0]
         return self.mab("mab_1")(x, self.mab("mab_0")(inducing, x, mask=mask))
@@ -175,7 +169,7 @@ class PMA(SetBlock):
     use_rff: bool = False
 
     @nn.compact
-    def __call__(self, z: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
+    def __call__(self, z: Array, *, mask: Array | None = None) -> Array:
         """z [..., N, a], mask [..., N] -> [..., k, dim]."""
         seeds = self.param("seeds", points_init, (1, self.num_seeds, self.dim), jnp.float32)[0]
         if self.use_rff:
@@ -185,7 +179,7 @@ class PMA(SetBlock):
 
 
 # torch.nn.init.xavier_uniform_ of a tensor [1, m, dim]: fan_in is m dim, fan_out is dim.
-points_init = jax.nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=0)
+points_init = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=0)
 
 
 def _same(x):

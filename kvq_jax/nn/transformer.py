@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
@@ -40,37 +41,27 @@ class ResidualLayer(Block):
     the sum is not normalised; 'none' has no LayerNorm. In training (deterministic=False) `dropout` acts on both
     branches, with the random stream 'dropout'. A masked element is absent: nobody attends to it, and its own row means
     nothing.
-
-    Raises ValueError if a name is unknown.
     """
 
     hidden: int = 2048
     norm: str = "post"  # a name of NORMS
     dropout: float = 0.0
     epsilon: float = 1e-5  # of LayerNorm
-    activation: Callable[[jax.Array], jax.Array] = nn.relu
+    activation: Callable[[Array], Array] = nn.relu
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
 
-    def mix(self, x: jax.Array, mask: jax.Array | None, **options) -> jax.Array:
+    def mix(self, x: Array, mask: Array | None, **options) -> Array:
         """x [..., N, d], mask [..., N], [..., N, N] or None -> [..., N, d]."""
         raise NotImplementedError
 
     @nn.compact
-    def __call__(
-        self, x: jax.Array, *, mask: jax.Array | None = None, deterministic: bool = True, **options
-    ) -> jax.Array:
+    def __call__(self, x: Array, *, mask: Array | None = None, deterministic: bool = True, **options) -> Array:
         """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` go to `mix`."""
         add = choose(NORMS, self.norm, "norm")
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
         layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
-        feed_forward = MLP(
-            (self.hidden, x.shape[-1]),
-            self.activation,
-            kernel_init=self.kernel_init,
-            bias_init=self.bias_init,
-            name="feed_forward",
-        )
+        feed_forward = MLP((self.hidden, x.shape[-1]), self.activation, **self.inits, name="feed_forward")
         x = add(x, lambda x: drop(self.mix(x, mask, **options)), layer_norm(name="norm_mix"))
         return add(x, lambda x: drop(feed_forward(x)), layer_norm(name="norm_feed_forward"))
 
@@ -83,8 +74,6 @@ class TransformerLayer(ResidualLayer):
     with linear maps e (Garnelo and Czarnecki 2023, Appendix 8, where E_K and E_V are printed as functions of
     themselves). embed_features is the width of E_X; None leaves E_X = X, which is Vaswani et al. 2017 with
     scaling='head' and op='softmax'. kvq_jax.nn.FORMERS has the layers of Appendix 8 with their sizes.
-
-    Raises ValueError if a name is unknown.
     """
 
     num_heads: int = 4
@@ -95,25 +84,16 @@ class TransformerLayer(ResidualLayer):
     heads_init: str = "layer"  # a name of HEADS_INITS
 
     def mix(
-        self,
-        x: jax.Array,
-        mask: jax.Array | None,
-        *,
-        num_keys: int | None = None,
-        position: jax.Array | int | None = None,
-    ) -> jax.Array:
-        """Multi-head self-attention of x.
+        self, x: Array, mask: Array | None, *, num_keys: int | None = None, position: Array | int | None = None
+    ) -> Array:
+        """Multi-head self-attention: x [..., N, d], mask [..., n] or [..., N, n] over the keys -> [..., N, d].
 
-        Args:
-            x: [..., N, d].
-            mask: [..., n] or [..., N, n] over the keys.
-            num_keys: only the first n elements are keys; None: all. The others see them, and are seen by nobody.
-            position: keys arrive in parts: see kvq_jax.nn.MultiHead; n is then the number of rows of its cache.
+        Only the first n = num_keys elements are keys (None: all). The others see them, and are seen by nobody. With
+        `position` keys arrive in parts, see kvq_jax.nn.MultiHead; n is then the number of rows of its cache.
         """
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         embedded = x
         if self.embed_features is not None:
-            embedded = nn.relu(Linear(self.embed_features, **inits, name="embed")(x))
+            embedded = nn.relu(Linear(self.embed_features, **self.inits, name="embed")(x))
         keys = embedded[..., :num_keys, :]
         heads_inits = choose(HEADS_INITS, self.heads_init, "heads_init")(self.kernel_init, self.bias_init)
         heads = MultiHead(
@@ -126,9 +106,7 @@ class TransformerEncoder(Block):
     """A stack of layers as in PyTorch's nn.TransformerEncoder, post-norm with ReLU and its initialisation, over any op.
 
     Heads share the width of the elements, features / num_heads each. With copy_layers all layers start equal, as in
-    PyTorch, where they are deep copies of one.
-
-    Raises ValueError if a name is unknown, or num_heads does not divide the width.
+    PyTorch, where they are deep copies of one. Raises ValueError if num_heads does not divide the width.
     """
 
     num_layers: int = 6
@@ -138,7 +116,7 @@ class TransformerEncoder(Block):
     copy_layers: bool = True
 
     @nn.compact
-    def __call__(self, x: jax.Array, **options) -> jax.Array:
+    def __call__(self, x: Array, **options) -> Array:
         """x [..., N, features] -> [..., N, features]; `options` are those of TransformerLayer, such as mask."""
         if x.shape[-1] % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide features={x.shape[-1]}")

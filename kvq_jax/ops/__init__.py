@@ -1,4 +1,15 @@
-"""Operators of KVQ space: pure functions op(query, key, value, *, mask=None, **options) -> output."""
+"""Operators of KVQ space: pure functions of one signature
+
+    op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
+
+Rows are points: Q K' is `query @ key.T`. Leading dimensions broadcast. `mask` is [..., N] or [..., M, N], True = take
+part; a query without keys gets zeros: see kvq_jax.ops.masks. An option that is a `Scalar` is a number, or an array that
+broadcasts against the leading dimensions ([H]: one for each head) and may be learnt. Everything is computed in float32
+at least, without TF32 or bfloat16 passes on accelerators; the output has the inputs' dtype.
+
+Every operator raises ValueError if shapes do not fit, for an unknown name (the error lists the known ones) and for a
+number out of range. Docstrings name what else is raised.
+"""
 
 from kvq_jax.ops.attention import (
     erf_attention,
@@ -16,32 +27,3 @@ from kvq_jax.ops.kernels import KERNELS, kernel_intention
 from kvq_jax.ops.operators import OPERATORS, OPS, Operator
 from kvq_jax.ops.scaling import intention_map
 from kvq_jax.ops.streaming import chunked
-
-__all__ = [
-    "KERNELS",
-    "OPERATORS",
-    "OPS",
-    "Operator",
-    "chunked",
-    "constrained_intention",
-    "constrained_weights",
-    "erf_attention",
-    "grid_attention",
-    "informer",
-    "intention",
-    "intention_map",
-    "intention_weights",
-    "kernel_intention",
-    "laplace_attention",
-    "lda",
-    "linear_attention",
-    "ls_svm",
-    "nystroem_intention",
-    "qda",
-    "sigma_informer",
-    "sigma_intention",
-    "softmax_attention",
-    "uniform_attention",
-    "whitening",
-    "within_class",
-]

@@ -1,11 +1,4 @@
-"""Attention: operators that weigh values by a similarity of query and key. Pure functions of the one signature
-
-    op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k]
-
-Leading dimensions broadcast. `mask` is [..., N] or [..., M, N], True = take part: see kvq_jax.ops.masks. Each raises
-ValueError for shapes that do not fit. Weights are computed in float32 at least, and float32 is multiplied as float32
-(no TF32 or bfloat16 passes on accelerators); outputs have the inputs' dtype. Rows are points: Q K' is `query @ key.T`.
-"""
+"""Attention: operators that weigh values by a similarity of query and key."""
 
 import functools
 import math
@@ -14,21 +7,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.masks import Mask, Scalar, per_batch
 from kvq_jax.ops.similarity import absolute_distance, mix, product, scores
-
-Array = jax.Array
 
 
 def softmax_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    mask: Array | None = None,
-    scale: float | Array = 1.0,
-    implementation: str | None = None,
+    query: Array, key: Array, value: Array, *, mask: Mask = None, scale: Scalar = 1.0, implementation: str | None = None
 ) -> Array:
     """softmax(scale Q K') V: Garnelo and Czarnecki 2023 (arXiv 2305.10203), Section 2.
 
@@ -37,16 +24,12 @@ def softmax_attention(
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
 
     Args:
-        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions ([H]: per
-            head).
+        scale: multiplies the scores.
         implementation: None: on GPU and TPU, for bfloat16 and float16 with k = d, what `jax.nn.dot_product_attention`
             chooses, and elsewhere our products, whose weights are float32 or float64 throughout. 'xla' or 'cudnn': that
             function's implementation of this name on every platform, for k = d; 'cudnn' (flash attention) needs memory
             of O(M + N) without a mask, but has no second derivatives or forward mode and takes only some shapes, of
-            bfloat16 and float16.
-
-    Raises:
-        ValueError: if shapes do not fit; with a named implementation, whatever it raises for what it does not support.
+            bfloat16 and float16. Either raises what it raises for what it does not support.
     """
 
     def weigh(query, key, mask):
@@ -63,7 +46,7 @@ def softmax_attention(
     return jax.lax.platform_dependent(query, key, value, mask, cpu=ours, default=library)
 
 
-def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+def linear_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:
     """Q K' V, no normaliser: Garnelo and Czarnecki 2023, Section 2. Also Intention's limit alpha -> infinity.
 
     Computed as Q (K' V) where that is the cheaper order, unless each query has its own mask.
@@ -82,20 +65,13 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Array | No
 
 
 def laplace_attention(
-    query: Array, key: Array, value: Array, *, mask: Array | None = None, length_scale: float | Array = 1.0
+    query: Array, key: Array, value: Array, *, mask: Mask = None, length_scale: Scalar = 1.0
 ) -> Array:
-    """softmax_n(-|q_m - k_n|_1 / length_scale) V: Kim et al. 2019, ANP (arXiv 1901.05761), Section 3.
+    """softmax_n(-|q_m - k_n|_1 / length_scale) V: Kim et al. 2019, ANP (arXiv 1901.05761), Section 3; length_scale > 0.
 
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
-
-    Args:
-        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
-
-    Raises:
-        ValueError: if shapes do not fit, or length_scale is a number that is not positive.
     """
-    if isinstance(length_scale, numbers.Real) and not length_scale > 0:
-        raise ValueError(f"length_scale must be positive, got {length_scale}")
+    masks.check_positive("length_scale", length_scale)
 
     def weigh(query, key, mask):
         return _exponentials(-absolute_distance(query, key) / per_batch(length_scale), mask)
@@ -103,7 +79,7 @@ def laplace_attention(
     return _attend(query, key, value, mask, weigh)
 
 
-def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+def uniform_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:
     """mean_n V for every query: the aggregation of neural processes (Garnelo et al. 2018, arXiv 1807.01622).
 
     Only the shape of `query` and `key` matters.
@@ -121,80 +97,73 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Array | N
     return jnp.broadcast_to(mean.astype(out), shape)
 
 
-def erf_attention(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
+def erf_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:
     """erf(Q K') V, elementwise and not normalised: Garnelo and Czarnecki 2023, Section 2, example 1.
 
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
-    return _attend(
-        query, key, value, mask, lambda query, key, mask: (_keep(jax.lax.erf(scores(query, key)), mask), None)
-    )
 
+    def weigh(query, key, mask):
+        return _keep(jax.lax.erf(scores(query, key)), mask), None
 
-def per_batch(x: float | Array) -> float | Array:
-    """A number as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix."""
-    return x if isinstance(x, numbers.Real) else jnp.asarray(x)[..., None, None]
+    return _attend(query, key, value, mask, weigh)
 
 
 def _attend(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None,
+    mask: Mask,
     weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]],
 ) -> Array:
     """weights V / total, of weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], total [..., M, 1].
 
     A total of None divides nothing. A division after the product costs k numbers for each query, not N.
     """
-    shape = masks.output_shape(query, key, value)
-    pairs = masks.resolve(query, key, value, mask)
-    out, _ = linalg.dtypes(query, key, value)
+    query, key, value, pairs, spoilt, shape = _prepared(query, key, value, mask)
     if key.shape[-2] == 0:
-        return jnp.zeros(shape, out)
-    query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
-    key, value, spoilt = masks.absent(key, value, pairs)
+        return jnp.zeros(shape, value.dtype)
     weights, total = weigh(query, key, pairs)
     mixed = mix(weights.astype(value.dtype), value)
     if total is not None:
         mixed = mixed / total
-    return masks.owe(mixed, spoilt).astype(out)
+    return masks.owe(mixed, spoilt).astype(value.dtype)
+
+
+def _prepared(query: Array, key: Array, value: Array, mask: Mask) -> tuple:
+    """query, key, value in the output's dtype and without what is masked; pairs, spoilt (see masks), output's shape."""
+    shape, pairs = masks.output_shape(query, key, value), masks.resolve(query, key, value, mask)
+    out, _ = linalg.dtypes(query, key, value)
+    query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
+    key, value, spoilt = masks.absent(key, value, pairs)
+    return query, key, value, pairs, spoilt, shape
 
 
 def _library_softmax(
-    query: Array, key: Array, value: Array, mask: Array | None, scale: float | Array, implementation: str | None
+    query: Array, key: Array, value: Array, mask: Mask, scale: Scalar, implementation: str | None
 ) -> Array:
     """`softmax_attention` by jax.nn.dot_product_attention, with all leading dimensions as its batch and one head."""
-    shape = masks.output_shape(query, key, value)
-    pairs = masks.resolve(query, key, value, mask)
-    out, compute = linalg.dtypes(query, key, value)
+    query, key, value, pairs, spoilt, shape = _prepared(query, key, value, mask)
     if key.shape[-2] == 0:
-        return jnp.zeros(shape, out)
-    query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
-    key, value, spoilt = masks.absent(key, value, pairs)
+        return jnp.zeros(shape, value.dtype)
     if not isinstance(scale, numbers.Real):
-        query, scale = (query.astype(compute) * per_batch(scale)).astype(out), 1.0
+        wide = query.astype(linalg.dtypes(query)[1])
+        query, scale = (wide * per_batch(scale)).astype(query.dtype), 1.0
     batch = jnp.broadcast_shapes(shape[:-2], query.shape[:-2])
 
     def flat(x, axis):
         rows = jnp.broadcast_to(x, (*batch, *x.shape[-2:]))
         return jnp.expand_dims(rows.reshape(math.prod(batch), *x.shape[-2:]), axis)
 
-    mixed = jax.nn.dot_product_attention(
-        flat(query, 2),
-        flat(key, 2),
-        flat(value, 2),
-        mask=None if pairs is None else flat(pairs, 1),
-        scale=scale,
-        implementation=implementation,
-    )
+    rows, keep = (flat(x, 2) for x in (query, key, value)), None if pairs is None else flat(pairs, 1)
+    mixed = jax.nn.dot_product_attention(*rows, mask=keep, scale=scale, implementation=implementation)
     mixed = mixed.reshape(*batch, *shape[-2:])
     if pairs is not None:
         mixed = jnp.where(pairs.any(-1, keepdims=True), mixed, 0)
     return masks.owe(mixed, spoilt)
 
 
-def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:
+def _exponentials(scores: Array, mask: Mask) -> tuple[Array, Array]:
     """exp(scores - their maximum) [..., M, N], 0 under the mask, and their sum over N [..., M, 1].
 
     The sum is infinite where no key is left, so that the weights are zeros.
@@ -206,5 +175,5 @@ def _exponentials(scores: Array, mask: Array | None) -> tuple[Array, Array]:
     return weights, total if mask is None else jnp.where(mask.any(-1, keepdims=True), total, jnp.inf)
 
 
-def _keep(weights: Array, mask: Array | None) -> Array:
+def _keep(weights: Array, mask: Mask) -> Array:
     return weights if mask is None else jnp.where(mask, weights, 0)

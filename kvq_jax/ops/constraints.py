@@ -16,14 +16,14 @@ active.
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
+from kvq_jax.names import choose
 from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.masks import Mask, Scalar
 
-Array = jax.Array
 # Active set -> (multipliers, 0 where not active; violation c - C'w), all [..., k, p].
 Conditions = Callable[[Array], tuple[Array, Array]]
 
@@ -33,8 +33,8 @@ def constrained_intention(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     constraints: Array | None = None,
     bounds: Array | None = None,
     method: str = "exact",
@@ -43,13 +43,12 @@ def constrained_intention(
 ) -> Array:
     """Q w for the least-squares w with C'w >= c: Garnelo and Czarnecki 2023, Section 3.2, last paragraph.
 
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]; NaN in a column
+    whose constraints cannot be met. Each column of V has its own w and active set, and under a mask [..., M, N] each
+    query its own regression.
+
     Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k]. Each column has its own w and active set.
-        mask: [..., N], or [..., M, N] for one regression per query; True = take part.
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions. alpha = 0 needs keys of
-            full column rank; otherwise Z does not exist.
+        alpha: a number >= 0, or an array > 0. alpha = 0 needs keys of full column rank; otherwise Z does not exist.
         constraints: C [d, p], or [..., d, p] with the leading dimensions of the keys. None: the unit matrix.
         bounds: c [p], or [..., p, k] for bounds that differ between columns. None: zeros. With both None, w >= 0.
         method: one of METHODS:
@@ -60,12 +59,6 @@ def constrained_intention(
         equality: [p], True for constraints that are equalities whatever the method.
         route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a dual step solves N equations, else
             always p.
-
-    Returns:
-        [..., M, k]; zeros for a query without keys, NaN in a column whose constraints cannot be met.
-
-    Raises:
-        ValueError: if shapes do not fit, for an unknown method or route, or a number alpha < 0.
     """
     return _fit(matmul, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
@@ -74,17 +67,17 @@ def constrained_weights(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     constraints: Array | None = None,
     bounds: Array | None = None,
     method: str = "exact",
     equality: Array | None = None,
     route: str = "auto",
 ) -> Array:
-    """The w of `constrained_intention`, [..., d, k]; zeros without keys, also where zeros do not meet the constraints.
+    """The w of `constrained_intention` [..., d, k], with its options and a mask [..., N].
 
-    Args, Raises: as `constrained_intention`; the mask is [..., N].
+    Zeros without keys, also where zeros do not meet the constraints.
     """
     nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
     return _fit(lambda query, w: w, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
@@ -92,14 +85,12 @@ def constrained_weights(
 
 def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
     """use(query, w)."""
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}: expected one of {', '.join(METHODS)}")
+    find_active = choose(METHODS, method, "method")
     (n, d), k = jnp.shape(key)[-2:], jnp.shape(value)[-1]
     few = (route == "dual" or route == "auto" and n < d) and least_squares.checked_route(alpha, route) != "pinv"
     if few and method == "exact" and constraints is bounds is equality is None:
-        return least_squares.fit(
-            lambda query, *rest: use(query, _non_negative(*rest)), query, key, value, mask, scalars=(alpha,)
-        )
+        run = lambda query, *rest: use(query, _non_negative(*rest))
+        return least_squares.fit(run, query, key, value, mask, scalars=(alpha,))
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
     bounds = jnp.zeros(p) if bounds is None else jnp.asarray(bounds)
@@ -111,7 +102,7 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
         )
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
-    run = lambda query, *rest: use(query, _weights(*rest, method, equality, route))
+    run = lambda query, *rest: use(query, _weights(*rest, find_active, equality, route))
     return least_squares.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
 
 
@@ -125,7 +116,7 @@ def _non_negative(key, value, keep, alpha) -> Array:
     rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)[..., None]
     n, d = rows.shape[-2:]
     products = transpose(rows)[..., :, None] * transpose(rows)[..., None, :]  # [..., d, N, N]
-    ridge = (alpha[..., None] if isinstance(alpha, jax.Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
+    ridge = (alpha[..., None] if isinstance(alpha, Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
     unit = lax.rsqrt((rows**2).sum(-2, keepdims=True) + alpha)
 
     def pull(active):
@@ -145,7 +136,7 @@ def _non_negative(key, value, keep, alpha) -> Array:
     return transpose(jnp.where(_met(-solution / unit, gap, active, wanted), solution, jnp.nan))
 
 
-def _weights(key, value, keep, alpha, constraints, bounds, method, equality, route) -> Array:
+def _weights(key, value, keep, alpha, constraints, bounds, find_active, equality, route) -> Array:
     """w [..., d, k]."""
     route = least_squares.checked_route(alpha, route)
     rows = least_squares.root(keep) * key
@@ -165,7 +156,7 @@ def _weights(key, value, keep, alpha, constraints, bounds, method, equality, rou
         multipliers = _multipliers(system, gap, active)
         return multipliers, gap - _times(system, multipliers)
 
-    active, wanted = METHODS[method](conditions, gap, equality)
+    active, wanted = find_active(conditions, gap, equality)
     multipliers, violation = conditions(active)
     solution = free + matmul(directions, jnp.swapaxes(multipliers / unit[..., None, :], -1, -2))
     return jnp.where(transpose(_met(violation, gap, active, wanted)), solution, jnp.nan)
@@ -189,14 +180,6 @@ def _multipliers(system: Array, gap: Array, active: Array) -> Array:
 
 def _times(system: Array, vector: Array) -> Array:
     return matmul(system, vector[..., None])[..., 0]
-
-
-def _all(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
-    return jnp.ones_like(equality), jnp.ones_like(equality)
-
-
-def _violated(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
-    return equality | (gap > 0), equality
 
 
 def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
@@ -267,22 +250,19 @@ def _stepped(
         first = fraction.min(-1, keepdims=True)
         dropped = negative & (fraction <= first)
         moved = jnp.where(dropped, 0, current + jnp.where(stays, 0, first) * (target - current))
-        # Only rounding makes a multiplier negative as soon as it is activated; such a constraint would be chosen for
-        # ever.
+        # Only rounding makes a multiplier negative as soon as it is activated; it would be chosen for ever.
         barred = barred | (~stays & dropped & (current == 0))
         grown = jnp.where(stays, active | (worst & wanted), active & ~dropped)
-        finished = stays & ~wanted.any(-1, keepdims=True)
-        return (
-            step + 1,
-            done | finished,
-            jnp.where(done, active, grown),
-            barred,
-            jnp.where(done, current, jnp.where(stays, target, moved)),
-        )
+        active, current = jnp.where(done, active, grown), jnp.where(done, current, jnp.where(stays, target, moved))
+        return step + 1, done | (stays & ~wanted.any(-1, keepdims=True)), active, barred, current
 
     start = (0, done, jnp.where(done, active, equality), jnp.zeros_like(equality), jnp.zeros_like(gap))
     return lax.while_loop(unfinished, advance, start)[2]
 
 
 # Name -> (conditions, gap, equality) -> (active set, which constraints the solution must satisfy).
-METHODS = {"exact": _optimal, "one_shot": _violated, "equality": _all}
+METHODS = {
+    "exact": _optimal,
+    "one_shot": lambda conditions, gap, equality: (equality | (gap > 0), equality),
+    "equality": lambda conditions, gap, equality: (jnp.ones_like(equality), jnp.ones_like(equality)),
+}

@@ -22,14 +22,14 @@ import numbers
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
+from kvq_jax.names import choose
 from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.least_squares import positive
 from kvq_jax.ops.linalg import cross, matmul, transpose
-
-Array = jax.Array
+from kvq_jax.ops.masks import Mask, Scalar
 
 
 def ls_svm(
@@ -37,8 +37,8 @@ def ls_svm(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1.0,
+    mask: Mask = None,
+    alpha: Scalar = 1.0,
     sample_weight: Array | None = None,
     route: str = "auto",
 ) -> Array:
@@ -48,17 +48,14 @@ def ls_svm(
     dual system of Suykens and Vandewalle 1999 with gamma = 1 / alpha. Solved as ridge regression on centred data, which
     eliminates b. Every column is a problem of its own: one against the rest.
 
-    Args, Returns, Raises: as `intention`; value [..., N, C] holds labels 0 and 1, or any real values.
+    Shapes and options as `intention`; value [..., N, C] holds labels 0 and 1, or any real values.
     """
     route = least_squares.checked_route(alpha, route)
 
     def run(query, key, value, weight, alpha):
         sign = 2 * value - 1
-        root, centre, bias = (
-            least_squares.root(weight),
-            least_squares.mean(key, weight),
-            least_squares.mean(sign, weight),
-        )
+        root, centre = least_squares.root(weight), least_squares.mean(key, weight)
+        bias = least_squares.mean(sign, weight)
         return least_squares.predict(query - centre, root * (key - centre), root * (sign - bias), alpha, route) + bias
 
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
@@ -69,8 +66,8 @@ def lda(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1.0,
+    mask: Mask = None,
+    alpha: Scalar = 1.0,
     sample_weight: Array | None = None,
     rule: str = "bayes",
     route: str = "auto",
@@ -82,8 +79,7 @@ def lda(
     query [..., M, d], key [..., N, d], value [..., N, C], labels 0 and 1, mask [..., N] or [..., M, N] -> [..., M, C].
 
     Args:
-        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions; added
-            to the scatter, which is a sum over the keys, not a mean.
+        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0; added to the scatter, a sum over the keys, not a mean.
         sample_weight: [..., N], >= 0.
         rule: how scores come from Sigma, one of RULES:
             'bayes': K'y_c = m_c - m, and score_c = N [(q - m)'w_c - (m_c - m)'w_c / 2] + log(N_c / N): the log
@@ -95,9 +91,7 @@ def lda(
             'paper': the same w_c, without a threshold: Q w (Appendix 5, Eq. 16).
         route: 'primal', 'dual', or 'auto' for the cheaper.
 
-    Raises:
-        ValueError: if shapes do not fit, for an unknown rule or route, a number alpha < 0, and for rule 'bayes' with
-            one column.
+    Raises ValueError for rule 'bayes' with one column too.
     """
     return _linear_discriminant(False, query, key, value, mask, alpha, sample_weight, rule, route)
 
@@ -107,8 +101,8 @@ def within_class(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1.0,
+    mask: Mask = None,
+    alpha: Scalar = 1.0,
     sample_weight: Array | None = None,
     rule: str = "bayes",
     route: str = "auto",
@@ -119,7 +113,7 @@ def within_class(
     everybody else's LDA: with rule 'bayes' and alpha = 0 it is scikit-learn's
     LinearDiscriminantAnalysis(solver='lsqr'). For real QDA see `qda`.
 
-    Args, Returns, Raises: as `lda`.
+    Shapes, options and errors as `lda`.
     """
     return _linear_discriminant(True, query, key, value, mask, alpha, sample_weight, rule, route)
 
@@ -129,10 +123,10 @@ def qda(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1.0,
+    mask: Mask = None,
+    alpha: Scalar = 1.0,
     sample_weight: Array | None = None,
-    pooling: float | Array = 0.0,
+    pooling: Scalar = 0.0,
     route: str = "auto",
 ) -> Array:
     """Quadratic discriminant: log N(q; m_c, Sigma_c) + log(N_c / N), with a regularised covariance for every class.
@@ -145,14 +139,12 @@ def qda(
     query [..., M, d], key [..., N, d], value [..., N, C], one-hot, mask [..., N] or [..., M, N] -> [..., M, C].
 
     Args:
-        alpha: > 0; a number, or an array that broadcasts against the leading dimensions; added to the scatters.
+        alpha: > 0, added to the scatters.
         sample_weight: [..., N], >= 0.
-        pooling: in [0, 1]; a number, or an array that broadcasts against the leading dimensions.
+        pooling: in [0, 1].
         route: 'primal' (C systems d x d), 'dual' (N x N), or 'auto' for the smaller. Memory C max(M, N) d.
 
-    Raises:
-        ValueError: if shapes do not fit, for an unknown route, for a number alpha that is not positive, and for one
-            column.
+    Raises ValueError for one column too.
     """
     _need_columns(value, "qda")
     if isinstance(alpha, numbers.Real) and not alpha > 0:
@@ -175,7 +167,7 @@ def qda(
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha, pooling))
 
 
-def _quadratic_form(rows: Array, offsets: Array, alpha: float | Array, route: str) -> tuple[Array, Array]:
+def _quadratic_form(rows: Array, offsets: Array, alpha: Scalar, route: str) -> tuple[Array, Array]:
     """x'(A'A + alpha I)^-1 x for offsets x [..., M, d] -> [..., M], and log det(A'A + alpha I) [...]."""
     n, d = rows.shape[-2:]
     primal = route == "primal" or (route == "auto" and d <= n)
@@ -216,9 +208,7 @@ RULES: dict[str, Rule] = {
 
 
 def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_weight, rule, route) -> Array:
-    route = least_squares.checked_route(alpha, route)
-    if rule not in RULES:
-        raise ValueError(f"unknown rule {rule!r}: expected one of {', '.join(RULES)}")
+    route, scored = least_squares.checked_route(alpha, route), choose(RULES, rule, "rule")
     if rule == "bayes":
         _need_columns(value, "rule 'bayes'")
 
@@ -226,7 +216,7 @@ def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_we
         centre, each = least_squares.mean(key, weight), _weight(key, weight)
         query, key = query - centre, key - centre
         count, total, means = _classes(key, value, each)
-        labels = RULES[rule].labels(value, count, total)
+        labels = scored.labels(value, count, total)
         root = least_squares.root(weight)
         if within:  # class means are outside the span of the rows, so that K'y is not rows' B for any B
             rows = root * (key - _own_mean(value, means, count, total))
@@ -234,7 +224,7 @@ def _linear_discriminant(within: bool, query, key, value, mask, alpha, sample_we
         else:  # a constant in y is invisible to centred keys, but alpha^-1 times as large as the rest in an N x N solve
             w = least_squares.weights(root * key, root * (labels - least_squares.mean(labels, weight)), alpha, route)
         own = (transpose(means) * w).sum(-2, keepdims=True)
-        return RULES[rule].scores(matmul(query, w), matmul(centre, w), own, count, total)
+        return scored.scores(matmul(query, w), matmul(centre, w), own, count, total)
 
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 

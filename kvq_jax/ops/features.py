@@ -7,28 +7,27 @@ Nystroem approximation of Williams and Seeger 2001. Any operator on these featur
 becomes kernel ridge regression, and kvq_jax.ops.discriminants become kernel discriminants.
 """
 
-import numbers
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
+from kvq_jax.names import choose
 from kvq_jax.ops import least_squares, linalg, masks
 from kvq_jax.ops.kernels import bind
 from kvq_jax.ops.least_squares import positive
 from kvq_jax.ops.linalg import matmul, transpose
-
-Array = jax.Array
+from kvq_jax.ops.masks import Mask, Scalar
 
 
 def whitening(
     x: Array,
     landmarks: Array,
     *,
-    mask: Array | None = None,
+    mask: Mask = None,
     kernel: str | Callable = "gaussian",
-    gamma: float | Array | str = "variance",
+    gamma: Scalar | str = "variance",
     jitter: float | None = None,
     root: str = "cholesky",
 ) -> Array:
@@ -37,21 +36,14 @@ def whitening(
     Apply it to queries and keys. Predictions are the same for every such R. The linear kernel with L = K gives the
     paper's phi(X) = X K'(KK')^-1/2.
 
+    x [..., M, d], landmarks [..., m, d] (the keys, or fewer points; may be learnt), mask [..., m] -> [..., M, m]. The
+    feature of a masked landmark is 0, and the others are what they are without it.
+
     Args:
-        x: [..., M, d].
-        landmarks: [..., m, d]: the keys, or fewer points. May be learnt.
-        mask: [..., m], True = take part. The feature of a masked landmark is 0, and the others are what they are
-            without it.
         kernel, gamma: as in `kvq_jax.ops.kernels.kernel_intention`; the rules for gamma see the landmarks.
         jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps. k(L, L) is singular where
             landmarks coincide, and for the linear kernel where m > d.
         root: 'cholesky' (R = C'^-1 for k(L, L) = C C') or 'symmetric' (R = k(L, L)^-1/2, the paper's).
-
-    Returns:
-        [..., M, m].
-
-    Raises:
-        ValueError: if shapes do not fit, for an unknown kernel, rule or root.
     """
     keep = masks.resolve(x, landmarks, landmarks, mask)
     if keep is not None and keep.shape[-2] != 1:
@@ -60,16 +52,15 @@ def whitening(
     x, landmarks = jnp.asarray(x, compute), jnp.asarray(landmarks, compute)
     landmarks, _, _ = masks.absent(landmarks, landmarks, keep)
     keep = None if keep is None else transpose(keep).astype(compute)
-    gamma = gamma if isinstance(gamma, (numbers.Real, str)) else jnp.asarray(gamma, compute)[..., None, None]
-    return whitener(landmarks, keep, bind(kernel, gamma, landmarks, keep), jitter, root)(x).astype(out)
+    k = bind(kernel, masks.per_batch(gamma, compute), landmarks, keep)
+    return whitener(landmarks, keep, k, jitter, root)(x).astype(out)
 
 
 def whitener(
     landmarks: Array, keep: Array | None, kernel: Callable, jitter: float | None, root: str
 ) -> Callable[[Array], Array]:
     """x [..., M, d] -> phi(x) [..., M, m] for landmarks [..., m, d] of which keep [..., m, 1] (None: all) are there."""
-    if root not in ROOTS:
-        raise ValueError(f"unknown root {root!r}: expected one of {', '.join(ROOTS)}")
+    root_of = choose(ROOTS, root, "root")
     gram = kernel(landmarks, landmarks)
     m, diagonal = gram.shape[-1], jnp.diagonal(gram, axis1=-2, axis2=-1)[..., None]
     there = jnp.ones((m, 1), bool) if keep is None else keep > 0
@@ -78,8 +69,8 @@ def whitener(
     # An absent landmark has a row of the unit matrix.
     gram = jnp.where(there & transpose(there), gram, 0)
     gram = gram + jnp.where(there, jitter * lax.stop_gradient(unit), 1) * jnp.eye(m, dtype=gram.dtype)
-    apply_root = ROOTS[root](gram)
-    return lambda x: apply_root(jnp.where(transpose(there), kernel(x, landmarks), 0))
+    inverse = root_of(gram)
+    return lambda x: matmul(jnp.where(transpose(there), kernel(x, landmarks), 0), inverse)
 
 
 def nystroem_intention(
@@ -87,10 +78,10 @@ def nystroem_intention(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     kernel: str | Callable = "gaussian",
-    gamma: float | Array | str = "variance",
+    gamma: Scalar | str = "variance",
     landmarks: Array | int | None = 16,
     rng: Array | None = None,
     jitter: float | None = None,
@@ -105,7 +96,7 @@ def nystroem_intention(
     [..., M, N] every query has a regression of its own.
 
     Args:
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
+        alpha: a number >= 0, or an array > 0.
         kernel, gamma: as `kernel_intention`; the rules for gamma see the keys.
         landmarks: m: as many of the keys that the mask keeps, chosen by `greedy_landmarks`, or all of them where there
             are no more; points [m, d] or [..., m, d], which may be learnt; None: all keys.
@@ -113,8 +104,7 @@ def nystroem_intention(
             the keys.
         jitter, root: as `whitening`.
 
-    Raises:
-        ValueError: as `kernel_intention` and `whitening`; for a number of landmarks below 1, or with rng above N.
+    Raises ValueError for a number of landmarks below 1, or with rng above N, too.
     """
     route = least_squares.checked_route(alpha)
     n = jnp.shape(key)[-2]
@@ -147,15 +137,8 @@ def greedy_landmarks(kernel: Callable, key: Array, keep: Array | None, count: in
     and rounding then fall alike for every order of the keys, and the choice depends on the set alone. No gradient
     passes through it.
 
-    Args:
-        kernel: (x [..., M, d], y [..., N, d]) -> [..., M, N].
-        key: [..., N, d].
-        keep: [..., N, 1], > 0 for keys that are there; None: all.
-        count: < N.
-
-    Returns:
-        Points [..., count, d], and which of them are there [..., count, 1]: not those that the others explain up to
-        rounding.
+    kernel as `bind` gives it, key [..., N, d], keep [..., N, 1] (> 0 for keys that are there; None: all), count < N ->
+    points [..., count, d], and which of them are there [..., count, 1]: not those that others explain up to rounding.
     """
     fixed = lax.stop_gradient(key)
     order = jnp.argsort((fixed * jnp.sin(1.0 + jnp.arange(key.shape[-1], dtype=key.dtype))).sum(-1), axis=-1)[..., None]
@@ -205,19 +188,6 @@ def _rows(x: Array, index: Array) -> Array:
     return jnp.take_along_axis(jnp.broadcast_to(x, (*index.shape[:-2], *x.shape[-2:])), index, axis=-2)
 
 
-def _cholesky_root(gram: Array) -> Callable[[Array], Array]:
-    inverse = transpose(linalg.inverse_triangle(linalg.cholesky(gram)))
-    return lambda cross: matmul(cross, inverse)
-
-
-def _symmetric_root(gram: Array) -> Callable[[Array], Array]:
-    inverse = inverse_sqrt(gram)
-    return lambda cross: matmul(cross, inverse)
-
-
-ROOTS = {"cholesky": _cholesky_root, "symmetric": _symmetric_root}
-
-
 @jax.custom_jvp
 def inverse_sqrt(matrix: Array) -> Array:
     """matrix^-1/2 [..., n, n] of a symmetric positive definite matrix, by eigenvalues.
@@ -244,3 +214,7 @@ def _inverse_sqrt_jvp(primals, tangents):
     # (a^-1 - b^-1) / (a^2 - b^2), without the difference
     inner = -matmul(transpose(vectors), matmul((change + transpose(change)) / 2, vectors)) / (a * b * (a + b))
     return result, matmul(vectors, matmul(inner, transpose(vectors)))
+
+
+# Name -> k(L, L) -> R with R R' = k(L, L)^-1.
+ROOTS = {"cholesky": lambda gram: transpose(linalg.inverse_triangle(linalg.cholesky(gram))), "symmetric": inverse_sqrt}

@@ -8,26 +8,16 @@ are in row-major order, for queries and outputs alike.
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops.attention import softmax_attention
-
-Array = jax.Array
 
 
 def unfold(grid: Array, axes: int = 2) -> Array:
     """[..., h, w, c] -> [..., h * w, c], or for axes=3 [..., t, h, w, c] -> [..., t * h * w, c].
 
-    Args:
-        grid: [..., *sizes, c].
-        axes: number of sizes.
-
-    Returns:
-        [..., product of sizes, c], point (i, j) of an image in row i * w + j.
-
-    Raises:
-        ValueError: if the grid has too few axes.
+    Point (i, j) of an image is in row i * w + j. Raises ValueError if the grid has too few axes.
     """
     if axes < 1 or grid.ndim < axes + 1:
         raise ValueError(f"expected a grid [..., {axes} axes, channels], got {grid.shape}")
@@ -35,17 +25,9 @@ def unfold(grid: Array, axes: int = 2) -> Array:
 
 
 def fold(rows: Array, sizes: tuple[int, ...]) -> Array:
-    """The inverse of `unfold`: [..., h * w, c] -> [..., h, w, c].
+    """The inverse of `unfold`: rows [..., N, c] -> [..., *sizes, c], for sizes (h, w) or (t, h, w).
 
-    Args:
-        rows: [..., N, c].
-        sizes: (h, w) or (t, h, w), with product N.
-
-    Returns:
-        [..., *sizes, c].
-
-    Raises:
-        ValueError: if N is not the product of sizes.
+    Raises ValueError if N is not the product of sizes.
     """
     if rows.ndim < 2 or rows.shape[-2] != math.prod(sizes):
         raise ValueError(
@@ -69,21 +51,13 @@ def grid_attention(
 
     A smaller or larger query grid samples down or up; a query without leading dimensions may be a parameter.
 
+    query [..., *grid, d], key [..., *key grid, d], value [..., *key grid, k], mask [..., *key grid] or
+    [..., *grid, *key grid] -> [..., *grid, k], where grid has `axes` sizes: (h', w') or (t', h', w').
+
     Args:
-        query: [..., *grid, d], where grid has `axes` sizes: (h', w') or (t', h', w').
-        key: [..., *key grid, d].
-        value: [..., *key grid, k].
-        op: any operator of kvq_jax.ops.OPS.
-        mask: [..., *key grid], or [..., *grid, *key grid] for a rule for each query; True = take part.
+        op: any operator of kvq_jax.ops.OPS; it gets **options.
         axes: sizes in the query's grid.
         key_axes: sizes in the key's grid, if that is another number (an image that queries a video).
-        **options: for op.
-
-    Returns:
-        [..., *grid, k].
-
-    Raises:
-        ValueError: if shapes do not fit.
     """
     key_axes = axes if key_axes is None else key_axes
     rows = unfold(query, axes), unfold(key, key_axes), unfold(value, key_axes)

@@ -3,19 +3,17 @@
     primal:  Q (K'K + alpha I_d)^-1 K'V         dual:  Q K' (KK' + alpha I_N)^-1 V
 
 with sigma-Intention, the Informer forms, and the regression weights w(K, V) as an output. Rows are points: K [N, d],
-V [N, k], Q [M, d]. The two forms (Sections 3 and 3.1) are equal for every alpha > 0; for alpha = 0 both mean Q pinv(K)
-V. Systems are solved in float32 at least, whatever the inputs' dtype, with all products at full precision; the output
-has the inputs' dtype. Masks are those of kvq_jax.ops.masks; under a mask [..., M, N] every query has a regression of
-its own.
+V [N, k], Q [M, d]. The two forms (Sections 3 and 3.1) are equal for every alpha > 0; for alpha = 0 both mean
+Q pinv(K) V. Under a mask [..., M, N] every query has a regression of its own, in M times the memory of the keys.
 """
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import least_squares
 from kvq_jax.ops.linalg import matmul, transpose
-
-Array = jax.Array
+from kvq_jax.ops.masks import Mask, Scalar
 
 
 def intention(
@@ -23,8 +21,8 @@ def intention(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
@@ -34,20 +32,16 @@ def intention(
     Garnelo and Czarnecki 2023, Section 2: ridge regression. With sample weights W it is that of the proof of Section
     3.2; without, it also is Q K' (KK' + alpha I)^-1 V.
 
-    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]. Under a mask
-    [..., M, N] every query has a regression of its own, in M times the memory of the keys.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
 
     Args:
-        alpha: a number >= 0 (0: Moore-Penrose, whatever the route), or an array > 0, which may be learnt and broadcasts
-            against the leading dimensions ([H]: per head).
+        alpha: a number >= 0 (0: Moore-Penrose, whatever the route), or an array > 0.
         sample_weight: [..., N], >= 0: the diagonal of W; None: ones.
         route: 'primal' (a d x d system), 'dual' (N x N), 'pinv' (singular values; the solution for alpha = 0 only), or
             'auto': primal or dual, whichever has fewer products for these shapes.
         form: 'ridge', or 'informer': (1 - alpha) KK' + alpha I, with alpha in [0, 1] (Appendix 8).
 
-    Raises:
-        ValueError: if shapes do not fit, for an unknown route or form, for a number alpha that is out of range, and for
-            route 'pinv' with any other alpha than 0.
+    Raises ValueError for route 'pinv' with an alpha other than the number 0 too.
     """
     route = least_squares.checked_route(alpha, route, form)
 
@@ -62,8 +56,8 @@ def sigma_intention(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
@@ -71,15 +65,8 @@ def sigma_intention(
 
     Garnelo and Czarnecki 2023, Section 2. The softmax runs over the N keys, with no further temperature.
 
-    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
-
-    Args:
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
-        route: 'auto', 'primal', 'dual' or 'pinv'.
-        form: 'ridge' or 'informer'.
-
-    Raises:
-        ValueError: as `intention`.
+    query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k], options and
+    errors as `intention`.
     """
     route = least_squares.checked_route(alpha, route, form)
 
@@ -95,27 +82,17 @@ def intention_weights(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
     """w(K, V) = (K'WK + alpha I)^-1 K'WV, of a size that does not depend on N: Garnelo and Czarnecki 2023, Section 3.
 
-    The paper writes this output as "E_Q := 0". `intention` is query @ w.
+    The paper writes this output as "E_Q := 0". `intention`, whose options and errors these are, is query @ w.
 
-    Args:
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], True = take part.
-        alpha, sample_weight, route, form: as `intention`.
-
-    Returns:
-        [..., d, k].
-
-    Raises:
-        ValueError: as `intention`.
+    key [..., N, d], value [..., N, k], mask [..., N] -> [..., d, k].
     """
     route = least_squares.checked_route(alpha, route, form)
 
@@ -127,34 +104,20 @@ def intention_weights(
 
 
 def informer(
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    mask: Array | None = None,
-    alpha: float | Array = 0.5,
-    route: str = "auto",
-    form: str = "informer",
+    query: Array, key: Array, value: Array, *, mask: Mask = None, alpha: Scalar = 0.5, route: str = "auto"
 ) -> Array:
     """Q K' [(1 - alpha) KK' + alpha I]^-1 V: Intention in the Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     alpha is sigmoid(theta) there, with theta = 0 at the start: hence 0.5. Shapes, options and errors: see `intention`.
     """
-    return intention(query, key, value, mask=mask, alpha=alpha, route=route, form=form)
+    return intention(query, key, value, mask=mask, alpha=alpha, route=route, form="informer")
 
 
 def sigma_informer(
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    mask: Array | None = None,
-    alpha: float | Array = 0.5,
-    route: str = "auto",
-    form: str = "informer",
+    query: Array, key: Array, value: Array, *, mask: Mask = None, alpha: Scalar = 0.5, route: str = "auto"
 ) -> Array:
     """softmax_n(Q K' [(1 - alpha) KK' + alpha I]^-1) V: the sigma-Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     Shapes, options and errors: see `sigma_intention`.
     """
-    return sigma_intention(query, key, value, mask=mask, alpha=alpha, route=route, form=form)
+    return sigma_intention(query, key, value, mask=mask, alpha=alpha, route=route, form="informer")

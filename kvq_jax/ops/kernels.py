@@ -1,9 +1,8 @@
 """Kernels, and Intention with them: kernel ridge regression (Garnelo and Czarnecki 2023, Section 3.1).
 
 A kernel is a positive definite function (x [..., M, d], y [..., N, d]) -> [..., M, N]. The names of KERNELS have a
-width, gamma: a number; an array > 0, which may be learnt and broadcasts against the leading dimensions; or a name of
-BANDWIDTHS, a rule that sets it from the keys. The paper (arXiv 2305.10203, Section 5.2) prints the Gaussian kernel
-without its minus and gives no gamma.
+width, gamma > 0, a `Scalar`; or a name of BANDWIDTHS, a rule that sets it from the keys. The paper (arXiv 2305.10203,
+Section 5.2) prints the Gaussian kernel without its minus and gives no gamma.
 
 Distances are sums of squared differences, not |x|^2 - 2 x'y + |y|^2: rounding there would be as large as the distance
 between near points, and kernel matrices would be indefinite. Gradients are finite for duplicate points; the derivative
@@ -15,14 +14,14 @@ import numbers
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
+from kvq_jax.names import choose
 from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.masks import Mask, Scalar
 from kvq_jax.ops.similarity import absolute_distance, scores, squared_distance
-
-Array = jax.Array
 
 
 def linear(x: Array, y: Array) -> Array:
@@ -30,12 +29,12 @@ def linear(x: Array, y: Array) -> Array:
     return scores(x, y)
 
 
-def polynomial(x: Array, y: Array, gamma: float | Array, *, degree: int = 3, offset: float | Array = 1.0) -> Array:
+def polynomial(x: Array, y: Array, gamma: Scalar, *, degree: int = 3, offset: Scalar = 1.0) -> Array:
     """(gamma x'y + offset)^degree: [..., M, d], [..., N, d] -> [..., M, N]. `degree` is a whole number, offset >= 0."""
     return (gamma * linear(x, y) + offset) ** degree
 
 
-def gaussian(x: Array, y: Array, gamma: float | Array) -> Array:
+def gaussian(x: Array, y: Array, gamma: Scalar) -> Array:
     """exp(-gamma |x - y|^2): [..., M, d], [..., N, d] -> [..., M, N].
 
     Garnelo and Czarnecki 2023, Section 5.2, with the minus that is missing there.
@@ -43,12 +42,12 @@ def gaussian(x: Array, y: Array, gamma: float | Array) -> Array:
     return jnp.exp(-gamma * squared_distance(x, y))
 
 
-def laplacian(x: Array, y: Array, gamma: float | Array) -> Array:
+def laplacian(x: Array, y: Array, gamma: Scalar) -> Array:
     """exp(-gamma |x - y|_1), the sum of absolute differences: [..., M, d], [..., N, d] -> [..., M, N]."""
     return jnp.exp(-gamma * absolute_distance(x, y))
 
 
-def matern(x: Array, y: Array, gamma: float | Array, *, twice_nu: int) -> Array:
+def matern(x: Array, y: Array, gamma: Scalar, *, twice_nu: int) -> Array:
     """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2: [..., M, d], [..., N, d] -> [..., M, N].
 
     With u = sqrt(2 nu) |x - y| / length and length = 1 / sqrt(2 gamma): exp(-u) times 1, 1 + u or 1 + u + u^2 / 3
@@ -64,7 +63,7 @@ MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u**2 / 3}
 class Kernel(NamedTuple):
     """A kernel with a width, and what the rules for that width need."""
 
-    call: Callable[[Array, Array, float | Array], Array]
+    call: Callable[[Array, Array, Scalar], Array]
     by_variance: Callable[[int, Array], Array | float]  # (d, variance of a coordinate) -> gamma
     distance: Callable[[Array, Array], Array] | None = None
     by_distance: Callable[[Array], Array] | None = None  # typical distance -> gamma
@@ -119,27 +118,22 @@ BANDWIDTHS = {"variance": by_variance, "median": by_median}
 
 
 def bind(
-    kernel: str | Callable, gamma: float | Array | str, key: Array, keep: Array | None
+    kernel: str | Callable, gamma: Scalar | str, key: Array, keep: Array | None
 ) -> Callable[[Array, Array], Array]:
     """A kernel (x, y) -> [..., M, N] from a name and a width.
 
     Rules for the width see the keys [..., N, d] that keep [..., N, 1] (None: all) counts; where these are one point
-    they give gamma = 1. An array gamma is [..., 1, 1]. A callable is itself the kernel.
-
-    Raises:
-        ValueError: for an unknown kernel or rule, or a number gamma that is not positive.
+    they give gamma = 1. An array gamma is [..., 1, 1]. A callable is itself the kernel. Raises ValueError for an
+    unknown kernel or rule, or a number gamma that is not positive.
     """
     if callable(kernel):
         return kernel
-    if kernel not in KERNELS:
-        raise ValueError(f"unknown kernel {kernel!r}: expected one of {', '.join(KERNELS)}")
+    row = choose(KERNELS, kernel, "kernel")
     if isinstance(gamma, str):
-        if gamma not in BANDWIDTHS:
-            raise ValueError(f"unknown rule {gamma!r} for gamma: expected a number or one of {', '.join(BANDWIDTHS)}")
-        gamma = BANDWIDTHS[gamma](KERNELS[kernel], key, keep)
+        gamma = choose(BANDWIDTHS, gamma, "rule")(row, key, keep)
     elif isinstance(gamma, numbers.Real) and not 0 < gamma < math.inf:
         raise ValueError(f"gamma must be positive, got {gamma}")
-    return lambda x, y: KERNELS[kernel].call(x, y, gamma)
+    return lambda x, y: row.call(x, y, gamma)
 
 
 def kernel_intention(
@@ -147,10 +141,10 @@ def kernel_intention(
     key: Array,
     value: Array,
     *,
-    mask: Array | None = None,
-    alpha: float | Array = 1e-3,
+    mask: Mask = None,
+    alpha: Scalar = 1e-3,
     kernel: str | Callable = "gaussian",
-    gamma: float | Array | str = "variance",
+    gamma: Scalar | str = "variance",
 ) -> Array:
     """k(Q, K) (k(K, K) + alpha I)^-1 V: Intention with a kernel, Garnelo and Czarnecki 2023, Section 3.1, Eq. 4.
 
@@ -161,13 +155,9 @@ def kernel_intention(
     [..., M, N] every query has a regression of its own.
 
     Args:
-        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0 that broadcasts against the leading dimensions.
+        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0.
         kernel: a name of KERNELS, or a function (x [..., M, d], y [..., N, d]) -> [..., M, N].
-        gamma: > 0, a number or an array that broadcasts against the leading dimensions, or a name of BANDWIDTHS. Not
-            used by the linear kernel, nor with a function.
-
-    Raises:
-        ValueError: if shapes do not fit, for an unknown kernel or rule, a number alpha < 0 or gamma <= 0.
+        gamma: > 0, or a name of BANDWIDTHS. Not used by the linear kernel, nor with a function.
     """
     route = least_squares.checked_route(alpha, "auto")
 

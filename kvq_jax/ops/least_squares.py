@@ -9,17 +9,17 @@ for every alpha > 0; for alpha = 0 both mean Q pinv(A) B. A solve can be made ag
 targets' side, whichever has fewer columns. Each order of products is a `Plan`; the cheapest runs.
 """
 
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.linalg import cross, left, matmul, solve, transpose
-
-Array = jax.Array
+from kvq_jax.ops.masks import Mask, Scalar, per_batch
 
 # Name -> alpha -> (factor on the Gram matrix, ridge): the system is factor * AA' + ridge * I.
 FORMS: dict[str, Callable] = {
@@ -34,10 +34,10 @@ def fit(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None,
+    mask: Mask,
     *,
     sample_weight: Array | None = None,
-    scalars: Sequence[float | Array | str] = (),
+    scalars: Sequence[Scalar | str] = (),
     matrices: Sequence[Array] = (),
 ) -> Array:
     """run(query, key, value, weight, *scalars, *matrices), all in the dtype to compute in and shaped to broadcast.
@@ -45,23 +45,15 @@ def fit(
     Under a mask [..., M, N] every query has a system of its own: M becomes a leading dimension of all arguments of
     `run`.
 
+    `weight` [..., N, 1] is the sample weight, 0 for masked keys, or None where there are neither weights nor a mask.
+    Keys and values masked for all queries are zeros. The output is what `run` returns, in the inputs' dtype; zeros for
+    a query without keys. Raises ValueError if shapes do not fit.
+
     Args:
         run: returns [..., rows, k], one row for each query, or any number of rows where one system serves all queries.
-        query: [..., M, d].
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N] or [..., M, N], True = take part.
         sample_weight: [..., N], >= 0; None: ones.
         scalars: numbers and names, given to `run` as they are, and arrays [...], given as [..., 1, 1].
         matrices: arrays [..., a, b] whose leading dimensions are those of the keys.
-
-    Returns:
-        What `run` returns, in the inputs' dtype; zeros for a query without keys. `weight` [..., N, 1] is the sample
-        weight, 0 for masked keys, or None where there are neither weights nor a mask. Keys and values masked for all
-        queries are zeros.
-
-    Raises:
-        ValueError: if shapes do not fit.
     """
     pairs = masks.resolve(query, key, value, mask)
     out, compute = linalg.dtypes(query, key, value)
@@ -72,7 +64,7 @@ def fit(
         key, value = (jnp.zeros((*x.shape[:-2], 1, x.shape[-1]), compute) for x in (key, value))
         pairs, sample_weight = jnp.zeros((1, 1), bool), None
     key, value, spoilt = masks.absent(key, value, pairs)
-    scalars = [x if isinstance(x, (numbers.Real, str)) else jnp.asarray(x, compute)[..., None, None] for x in scalars]
+    scalars = [per_batch(x, compute) for x in scalars]
     matrices = [jnp.asarray(x, compute) for x in matrices]
     weight = None if pairs is None else pairs.astype(compute)
     if sample_weight is not None:
@@ -81,7 +73,7 @@ def fit(
     if pairs is None or pairs.shape[-2] == 1:
         output = run(query, key, value, weight if weight is None else transpose(weight), *scalars, *matrices)
     else:
-        scalars = [x[..., None] if isinstance(x, jax.Array) else x for x in scalars]
+        scalars = [x[..., None] if isinstance(x, Array) else x for x in scalars]
         each = query[..., :, None, :], key[..., None, :, :], value[..., None, :, :], weight[..., None]
         output = run(*each, *scalars, *(x[..., None, :, :] for x in matrices))[..., 0, :]
     if pairs is not None:
@@ -89,11 +81,10 @@ def fit(
     return masks.owe(output, spoilt).astype(out)
 
 
-def checked_route(alpha: float | Array, route: str = "auto", form: str = "ridge") -> str:
+def checked_route(alpha: Scalar, route: str = "auto", form: str = "ridge") -> str:
     """The route to take; for the number 0 'pinv', whatever was asked for.
 
-    Raises:
-        ValueError: for an unknown route or form, a number alpha out of range, and 'pinv' with any other alpha than 0.
+    Raises ValueError for an unknown route or form, a number alpha out of range, and 'pinv' with an alpha other than 0.
     """
     if route not in ROUTES:
         raise ValueError(f"unknown route {route!r}: expected one of {', '.join(ROUTES)}")
@@ -110,22 +101,22 @@ def checked_route(alpha: float | Array, route: str = "auto", form: str = "ridge"
     return route
 
 
-def predict(query: Array, rows: Array, targets: Array, alpha: float | Array, route: str, form: str = "ridge") -> Array:
+def predict(query: Array, rows: Array, targets: Array, alpha: Scalar, route: str, form: str = "ridge") -> Array:
     """Q G^-1 A'B for query Q [..., M, d], rows A [..., N, d], targets B [..., N, k] -> [..., M, k]."""
     return _run(PREDICTIONS, query, rows, targets, alpha, route, form)
 
 
-def weights(rows: Array, targets: Array, alpha: float | Array, route: str, form: str = "ridge") -> Array:
+def weights(rows: Array, targets: Array, alpha: Scalar, route: str, form: str = "ridge") -> Array:
     """G^-1 A'B for rows A [..., N, d], targets B [..., N, k] -> [..., d, k]."""
     return _run(WEIGHTS, rows, rows, targets, alpha, route, form)
 
 
-def map_of(query: Array, rows: Array, alpha: float | Array, route: str, form: str = "ridge") -> Array:
+def map_of(query: Array, rows: Array, alpha: Scalar, route: str, form: str = "ridge") -> Array:
     """Q G^-1 A' for query Q [..., M, d], rows A [..., N, d] -> [..., M, N]."""
     return _run(MAPS, query, rows, rows, alpha, route, form)
 
 
-def inverse_times(rows: Array, right: Array, alpha: float | Array, route: str) -> Array:
+def inverse_times(rows: Array, right: Array, alpha: Scalar, route: str) -> Array:
     """G^-1 R for any R [..., d, k], also one outside the span of the rows -> [..., d, k].
 
     The dual route is Woodbury's identity, (R - A'(AA' + alpha I)^-1 A R) / alpha. Its relative error grows as lambda /
@@ -141,12 +132,12 @@ def inverse_times(rows: Array, right: Array, alpha: float | Array, route: str) -
     return (right - cross(rows, solve(system(rows, alpha), matmul(rows, right)))) / alpha
 
 
-def system(rows: Array, alpha: float | Array, form: str = "ridge") -> Array:
+def system(rows: Array, alpha: Scalar, form: str = "ridge") -> Array:
     """rows rows' + alpha I, or what `form` makes of it: [..., n, m] -> [..., n, n]."""
     return regularised(linalg.gram(rows), alpha, form)
 
 
-def regularised(gram: Array, alpha: float | Array, form: str = "ridge") -> Array:
+def regularised(gram: Array, alpha: Scalar, form: str = "ridge") -> Array:
     """factor * gram + ridge * I for a Gram matrix [..., n, n], with both numbers from FORMS."""
     factor, ridge = FORMS[form](alpha)
     gram = gram if isinstance(factor, numbers.Real) and factor == 1 else factor * gram
@@ -178,11 +169,27 @@ def positive(x: Array) -> Array:
 
 
 class Plan(NamedTuple):
-    """One order of products. `system(rows)` is the regularised Gram matrix [..., n, n] of rows [..., n, m]."""
+    """One order of products."""
 
     route: str  # 'primal', 'dual' or 'pinv'
-    cost: Callable[[int, int, int, int], float]  # (M, N, d, k) -> multiply-adds
-    run: Callable[..., Array]  # (query, rows, targets, system) -> output
+    products: str  # sizes that each multiplies: "ndk ddk" for n d k + d d k multiply-adds
+    output: Callable[..., Array]  # (query, rows, targets, x -> the inverse of the route's system times x)
+
+    def cost(self, m: int, n: int, d: int, k: int) -> float:
+        """Multiply-adds for M, N, d, k: half of a Gram matrix [size, size], its Cholesky factor, and the products."""
+        size, other = {"primal": (d, n), "dual": (n, d), "pinv": (0, 0)}[self.route]
+        total = size * size * other / 2 + size**3 / 6
+        for product in self.products.split():
+            total += math.prod({"m": m, "n": n, "d": d, "k": k}[letter] for letter in product)
+        return total
+
+    def run(self, query: Array, rows: Array, targets: Array, system: Callable[[Array], Array]) -> Array:
+        """The output, where system(rows) is the regularised Gram matrix [..., n, n] of rows [..., n, m]."""
+
+        def inverse(x):
+            return solve(system(left(rows) if self.route == "primal" else rows), x)
+
+        return self.output(query, rows, targets, inverse)
 
 
 def cheapest(plans: tuple[Plan, ...], route: str, m: int, n: int, d: int, k: int) -> Plan:
@@ -196,96 +203,41 @@ def _run(plans: tuple[Plan, ...], query, rows, targets, alpha, route, form) -> A
     return plan.run(query, rows, targets, lambda x: system(x, alpha, form))
 
 
-def _factorise(n: int, m: int) -> float:
-    """Half of a Gram matrix [n, n] of rows [n, m], and its Cholesky factor."""
-    return n * n * m / 2 + n**3 / 6
-
-
 # G^-1 A'B and its two factors in either order. A solve against c columns costs n n c.
 WEIGHTS = (
-    Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k,
-        lambda q, a, b, system: solve(system(left(a)), cross(a, b)),
-    ),
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k,
-        lambda q, a, b, system: cross(a, solve(system(a), b)),
-    ),
-    Plan("pinv", lambda m, n, d, k: 0, lambda q, a, b, system: matmul(linalg.pinv(a), b)),
+    Plan("primal", "ndk ddk", lambda q, a, b, inverse: inverse(cross(a, b))),
+    Plan("dual", "nnk ndk", lambda q, a, b, inverse: cross(a, inverse(b))),
+    Plan("pinv", "", lambda q, a, b, inverse: matmul(linalg.pinv(a), b)),
 )
 
 PREDICTIONS = (
     # Q [G^-1 (A'B)]
-    Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + n * d * k + d * d * k + m * d * k,
-        lambda q, a, b, system: matmul(q, solve(system(left(a)), cross(a, b))),
-    ),
+    Plan("primal", "ndk ddk mdk", lambda q, a, b, inverse: matmul(q, inverse(cross(a, b)))),
     # [G^-1 Q']' (A'B): fewer queries than columns of targets
-    Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + d * d * m + n * d * k + m * d * k,
-        lambda q, a, b, system: matmul(left(solve(system(left(a)), transpose(q))), cross(a, b)),
-    ),
+    Plan("primal", "ddm ndk mdk", lambda q, a, b, inverse: matmul(left(inverse(transpose(q))), cross(a, b))),
     # [G^-1 Q']' A' B: few queries, more columns of targets than rows
     Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + d * d * m + m * n * d + m * n * k,
-        lambda q, a, b, system: matmul(matmul(left(solve(system(left(a)), transpose(q))), transpose(a)), b),
+        "primal", "ddm mnd mnk", lambda q, a, b, inverse: matmul(matmul(left(inverse(transpose(q))), transpose(a)), b)
     ),
     # Q (A' [D^-1 B])
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + n * n * k + n * d * k + m * d * k,
-        lambda q, a, b, system: matmul(q, cross(a, solve(system(a), b))),
-    ),
+    Plan("dual", "nnk ndk mdk", lambda q, a, b, inverse: matmul(q, cross(a, inverse(b)))),
     # (Q A') [D^-1 B]
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + n * n * k + m * n * d + m * n * k,
-        lambda q, a, b, system: matmul(matmul(q, transpose(a)), solve(system(a), b)),
-    ),
+    Plan("dual", "nnk mnd mnk", lambda q, a, b, inverse: matmul(matmul(q, transpose(a)), inverse(b))),
     # [D^-1 (A Q')]' B
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + m * n * d + n * n * m + m * n * k,
-        lambda q, a, b, system: matmul(left(solve(system(a), matmul(a, transpose(q)))), b),
-    ),
-    Plan(
-        "pinv", lambda m, n, d, k: n * d * k + m * d * k, lambda q, a, b, system: matmul(q, matmul(linalg.pinv(a), b))
-    ),
-    Plan(
-        "pinv", lambda m, n, d, k: m * d * n + m * n * k, lambda q, a, b, system: matmul(matmul(q, linalg.pinv(a)), b)
-    ),
+    Plan("dual", "mnd nnm mnk", lambda q, a, b, inverse: matmul(left(inverse(matmul(a, transpose(q)))), b)),
+    Plan("pinv", "ndk mdk", lambda q, a, b, inverse: matmul(q, matmul(linalg.pinv(a), b))),
+    Plan("pinv", "mdn mnk", lambda q, a, b, inverse: matmul(matmul(q, linalg.pinv(a)), b)),
 )
 
 # Q G^-1 A', without targets.
 MAPS = (
     # [G^-1 Q']' A'
-    Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + d * d * m + m * n * d,
-        lambda q, a, b, system: matmul(left(solve(system(left(a)), transpose(q))), transpose(a)),
-    ),
+    Plan("primal", "ddm mnd", lambda q, a, b, inverse: matmul(left(inverse(transpose(q))), transpose(a))),
     # Q [G^-1 A']
-    Plan(
-        "primal",
-        lambda m, n, d, k: _factorise(d, n) + d * d * n + m * n * d,
-        lambda q, a, b, system: matmul(q, solve(system(left(a)), transpose(a))),
-    ),
+    Plan("primal", "ddn mnd", lambda q, a, b, inverse: matmul(q, inverse(transpose(a)))),
     # [D^-1 (A Q')]'
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + n * n * m + m * n * d,
-        lambda q, a, b, system: transpose(solve(system(a), matmul(a, transpose(q)))),
-    ),
+    Plan("dual", "nnm mnd", lambda q, a, b, inverse: transpose(inverse(matmul(a, transpose(q))))),
     # Q [D^-1 A]'
-    Plan(
-        "dual",
-        lambda m, n, d, k: _factorise(n, d) + n * n * d + m * n * d,
-        lambda q, a, b, system: matmul(q, transpose(solve(system(a), a))),
-    ),
-    Plan("pinv", lambda m, n, d, k: 0, lambda q, a, b, system: matmul(q, linalg.pinv(a))),
+    Plan("dual", "nnd mnd", lambda q, a, b, inverse: matmul(q, transpose(inverse(a)))),
+    Plan("pinv", "", lambda q, a, b, inverse: matmul(q, linalg.pinv(a))),
 )

@@ -6,15 +6,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import lax
-
-Array = jax.Array
+from jax import Array, lax
 
 # TF32 or bfloat16 passes in K'K or K'V are amplified by the condition number of the system.
 PRECISION = lax.Precision.HIGHEST
-# Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Where
-# other processes share the cores, those threads wait for one another and a call of 20 microseconds takes 10
-# milliseconds.
+# Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Beside
+# other processes those threads wait for one another: a call of 20 microseconds takes 10 milliseconds.
 THREADED = 1024
 # Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves.
 LEAF, BASE = 64, 32
@@ -64,23 +61,15 @@ def gram(rows: Array) -> Array:
 
 
 def solve(matrix: Array, rhs: Array) -> Array:
-    """Solves matrix @ x = rhs for a symmetric positive definite matrix, by Cholesky.
+    """Solves matrix @ x = rhs for a symmetric positive definite matrix [..., n, n] and rhs [..., n, k], by Cholesky.
 
     Gradients are further solves with the same factor (lax.custom_linear_solve): nothing is differentiated through the
     factorisation. Nearly all of the work is matrix products, which on CPU run several times faster than library
     substitutions: the matrix is factored by halves, and triangles of at most LEAF rows are inverted (never the matrix
-    itself).
-    The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
+    itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
 
-    Args:
-        matrix: [..., n, n], symmetric positive definite; the result is not finite where it is not.
-        rhs: [..., n, k].
-
-    Returns:
-        [..., n, k]; leading dimensions broadcast.
-
-    Raises:
-        TypeError: for a dtype below float32, which has no Cholesky factorisation.
+    Returns [..., n, k], not finite where the matrix is not positive definite; leading dimensions broadcast. Raises
+    TypeError for a dtype below float32, which has no Cholesky factorisation.
     """
     n, k = rhs.shape[-2:]
     batch = jnp.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
@@ -150,8 +139,7 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
         if math.prod(batch) == 1:
             return function(*arrays)
         shape = jax.eval_shape(function, *(jax.ShapeDtypeStruct(x.shape[-2:], x.dtype) for x in arrays)).shape
-        # Rows of numbers between the calls: LAPACK's column-major layout would reach products that XLA cannot compile
-        # for it.
+        # Rows of numbers between the calls: XLA cannot compile products in LAPACK's column-major layout.
         rows = tuple(x.reshape(math.prod(batch), math.prod(x.shape[-2:])) for x in arrays)
         out = lax.map(lambda each: function(*(x.reshape(a.shape[-2:]) for x, a in zip(each, arrays))).reshape(-1), rows)
         return out.reshape(*batch, *shape)
@@ -175,9 +163,8 @@ def _cholesky(matrix: Array) -> Array:
 
 
 def _triangular(lower: Array, b: Array, **options) -> Array:
-    return one_at_a_time(functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options))(
-        lower, b
-    )
+    substitute = functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options)
+    return one_at_a_time(substitute)(lower, b)
 
 
 def _inverse(lower: Array) -> Array:

@@ -3,19 +3,37 @@
 A mask is boolean, True = take part. It is a key mask [..., N] if it has one dimension, or one dimension fewer than the
 keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an
 absent key, whatever it holds, and a query that has no key left gets zeros.
+
+An option of type Scalar is a number, or an array that broadcasts against the leading dimensions ([H]: one for each
+head) and may be learnt. Only a number is checked to be in its range.
 """
 
-import jax
-import jax.numpy as jnp
+import math
+import numbers
 
-Array = jax.Array
+import jax.numpy as jnp
+from jax import Array
+
+Mask = Array | None
+Scalar = float | Array
+
+
+def per_batch(x: Scalar | str, dtype: jnp.dtype | None = None) -> Scalar | str:
+    """A number or name as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix."""
+    return x if isinstance(x, (numbers.Real, str)) else jnp.asarray(x, dtype)[..., None, None]
+
+
+def check_positive(name: str, x: Scalar, most: float = math.inf) -> None:
+    """Raises ValueError for a number `x` outside (0, most]."""
+    if isinstance(x, numbers.Real) and not 0 < x <= most:
+        wanted = "positive" if most == math.inf else f"in (0, {most:g}]"
+        raise ValueError(f"{name} must be {wanted}, got {x}")
 
 
 def output_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
     """Shape [..., M, k] of op(query [..., M, d], key [..., N, d], value [..., N, k]); leading dimensions broadcast.
 
-    Raises:
-        ValueError: if the three shapes do not fit.
+    Raises ValueError if the three shapes do not fit.
     """
     shapes = [jnp.shape(x) for x in (query, key, value)]
     fits = all(len(s) >= 2 for s in shapes) and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
@@ -28,20 +46,18 @@ def output_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
     return (*batch, shapes[0][-2], shapes[2][-1])
 
 
-def resolve(query: Array, key: Array, value: Array, mask: Array | None) -> Array | None:
+def resolve(query: Array, key: Array, value: Array, mask: Mask) -> Array | None:
     """The mask as [..., 1, N] (one rule for all queries) or [..., M, N] (a rule for each query); None stays None.
 
-    Raises:
-        ValueError: if the shapes of query, key and value do not fit, or the mask is not boolean (or integer) or does
-            not fit them.
+    Raises ValueError if the shapes of query, key and value do not fit, or the mask does not fit them or is not boolean
+    (or integer).
     """
     *batch, m, _ = output_shape(query, key, value)
     if mask is None:
         return None
     mask, n = jnp.asarray(mask), key.shape[-2]
     if not (mask.dtype == bool or jnp.issubdtype(mask.dtype, jnp.integer)):
-        # A float mask is most often an additive one (0 and -inf), which means the opposite of what a cast would make of
-        # it.
+        # A float mask is most often an additive one (0 and -inf); a cast would make the opposite of it.
         raise ValueError(f"expected a boolean mask (True = take part), got {mask.dtype}")
     if mask.ndim == 1 or mask.ndim == key.ndim - 1:
         fits, pairs = mask.shape[-1:] == (n,), mask[..., None, :]
@@ -55,18 +71,12 @@ def resolve(query: Array, key: Array, value: Array, mask: Array | None) -> Array
     return pairs.astype(bool)
 
 
-def absent(key: Array, value: Array, mask: Array | None) -> tuple[Array, Array, Array | None]:
+def absent(key: Array, value: Array, mask: Mask) -> tuple[Array, Array, Array | None]:
     """Empties masked keys and values, so that nothing they hold reaches a product or its gradient.
 
-    Args:
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: what `resolve` returned.
-
-    Returns:
-        key, value, and either None or [..., M, 1]: the queries whose own keys or values are not finite. Under a mask of
-        pairs such rows must be emptied too, since a weight of zero times NaN is NaN, but the queries that use them are
-        owed a NaN (see `owe`).
+    key [..., N, d], value [..., N, k], mask as `resolve` returned it -> key, value, and either None or [..., M, 1]: the
+    queries whose own keys or values are not finite. Under a mask of pairs such rows must be emptied too, since a weight
+    of zero times NaN is NaN, but the queries that use them are owed a NaN (see `owe`).
     """
     if mask is None:
         return key, value, None

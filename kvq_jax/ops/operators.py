@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kvq_jax.names import unknown
-from kvq_jax.ops.attention import (
-    erf_attention,
-    laplace_attention,
-    linear_attention,
-    softmax_attention,
-    uniform_attention,
-)
+from kvq_jax.ops import attention
 from kvq_jax.ops.constraints import constrained_intention, constrained_weights
 from kvq_jax.ops.discriminants import lda, ls_svm, qda, within_class
 from kvq_jax.ops.features import nystroem_intention
@@ -43,17 +37,17 @@ def keywords(function: Callable[..., Any]) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "mask"}
 
 
+informer_weights = functools.partial(intention_weights, alpha=0.5, form="informer")
+
 OPERATORS: dict[str, Operator] = {
-    "softmax": Operator(softmax_attention, softmax_stream),
-    "linear": Operator(linear_attention, linear_stream),
-    "laplace": Operator(laplace_attention, laplace_stream),
-    "uniform": Operator(uniform_attention, uniform_stream),
-    "erf": Operator(erf_attention, erf_stream),
+    "softmax": Operator(attention.softmax_attention, softmax_stream),
+    "linear": Operator(attention.linear_attention, linear_stream),
+    "laplace": Operator(attention.laplace_attention, laplace_stream),
+    "uniform": Operator(attention.uniform_attention, uniform_stream),
+    "erf": Operator(attention.erf_attention, erf_stream),
     "intention": Operator(intention, intention_stream, intention_weights, alpha="positive"),
     "sigma_intention": Operator(sigma_intention, alpha="positive"),
-    "informer": Operator(
-        informer, informer_stream, functools.partial(intention_weights, alpha=0.5, form="informer"), alpha="unit"
-    ),
+    "informer": Operator(informer, informer_stream, informer_weights, alpha="unit"),
     "sigma_informer": Operator(sigma_informer, alpha="unit"),
     "kernel_intention": Operator(kernel_intention, alpha="positive"),
     "nystroem_intention": Operator(nystroem_intention, alpha="positive"),

@@ -11,11 +11,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from kvq_jax.names import choose
 from kvq_jax.ops import linalg
 from kvq_jax.ops.linalg import matmul, transpose
-
-Array = jax.Array
+from kvq_jax.ops.masks import Scalar
 
 # Name -> (d, theta) -> (factor, share of the Gram matrix, ridge), for Z = factor Q K'[share KK' + ridge I]^-1.
 MAP_SCALINGS: dict[str, Callable] = {
@@ -25,7 +26,7 @@ MAP_SCALINGS: dict[str, Callable] = {
 }
 
 
-def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: float | Array = 0.0) -> Array:
+def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: Scalar = 0.0) -> Array:
     """Z: Q K'[KK']^-1 ('none'), sqrt(d) times that ('sqrt'), or 0.5 sqrt(d) Q K'[s KK' + (1 - s) I]^-1 ('sigmoid').
 
     Garnelo and Czarnecki 2023, Appendix 9. Here s = sigmoid(theta) multiplies KK'; in the Informer (Appendix 8) 1 -
@@ -33,25 +34,14 @@ def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: flo
     sqrt(d) Q K'(KK' + I)^-1. Without a ridge the inverse is that of Moore and Penrose: Q K'(KK')^+ = Q K^+.
     `map_variance` is the variance of its entries.
 
-    Args:
-        query: [..., M, d].
-        key: [..., N, d].
-        scaling: a name of MAP_SCALINGS.
-        theta: of 'sigmoid'; a number, or an array that broadcasts against the leading dimensions. May be learnt,
-            starting at 0.
-
-    Returns:
-        [..., M, N], in float32 at least.
-
-    Raises:
-        ValueError: for an unknown scaling.
+    query [..., M, d], key [..., N, d] -> [..., M, N], in float32 at least. `theta` is that of 'sigmoid' and may be
+    learnt, starting at 0. Raises ValueError for an unknown scaling.
     """
-    if scaling not in MAP_SCALINGS:
-        raise ValueError(f"unknown scaling {scaling!r}: expected one of {', '.join(MAP_SCALINGS)}")
+    scale = choose(MAP_SCALINGS, scaling, "scaling")
     _, compute = linalg.dtypes(query, key)
     query, key = jnp.asarray(query, compute), jnp.asarray(key, compute)
     theta = jnp.asarray(theta, compute)[..., None, None]
-    factor, share, ridge = MAP_SCALINGS[scaling](key.shape[-1], theta)
+    factor, share, ridge = scale(key.shape[-1], theta)
     if isinstance(ridge, numbers.Real):
         return factor * matmul(query, linalg.pinv(key))
     system = share * linalg.gram(key) + ridge * jnp.eye(key.shape[-2], dtype=compute)
@@ -65,12 +55,7 @@ def map_variance(n: int | np.ndarray, d: int | np.ndarray) -> np.ndarray:
     infinite between. Scaled by sqrt(d) it is d times that, which tends to 1 as d grows. With one key: E[1 / |k|^2] =
     1 / (d - 2). The explosion for small d in the paper's Figure 15 comes from inverting the singular KK' of d < N.
 
-    Args:
-        n: number of keys N, an array or a number.
-        d: dimension, an array or a number.
-
-    Returns:
-        The variance, of the shape to which n and d broadcast, float64.
+    The number of keys n and the dimension d are numbers or arrays; the result is float64 and has their common shape.
     """
     n, d = np.broadcast_arrays(np.asarray(n, float), np.asarray(d, float))
     wide, tall = d > n + 1, d < n - 1

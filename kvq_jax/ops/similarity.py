@@ -1,11 +1,9 @@
 """Similarities of queries and keys, and mixtures of values, at the highest precision; sums are float32 at least."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import linalg
-
-Array = jax.Array
 
 
 def product(letters: str, a: Array, b: Array) -> Array:

@@ -13,11 +13,12 @@ Sigma-Intention and the sigma-Informer have no stream: their softmax over keys n
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.ops import linalg, masks
+from kvq_jax.ops.masks import Mask
 from kvq_jax.ops.operators import OPERATORS
 from kvq_jax.ops.streaming_attention import NormalisedState, TotalState, erf_stream, laplace_stream, softmax_stream
 from kvq_jax.ops.streaming_fold import Stream, fold, fold_made, merge_devices, prefixes
@@ -33,27 +34,17 @@ from kvq_jax.ops.streaming_intention import (
 )
 from kvq_jax.ops.streaming_rls import RlsState, rls_init, rls_read, rls_update
 
-Array = jax.Array
-
 
 def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
-    """The operator `name` evaluated chunk by chunk: same signature, options, numbers; no [M, N] array in memory.
+    """The operator `name` evaluated in chunks of keys: same signature, options, numbers; no [M, N] array in memory.
 
-    Args:
-        name: of an operator that has a stream.
-        chunk_size: keys in a chunk.
-
-    Returns:
-        op(query [..., M, d], key [..., N, d], value [..., N, k], *, mask=None, **options) -> [..., M, k], in the
-        inputs' dtype. Linear attention, the mean and Intention take key masks [..., N] only.
-
-    Raises:
-        ValueError: for an operator that has no stream, a chunk_size below 1 (by the operator), and as the operator.
+    Linear attention, the mean and Intention take key masks [..., N] only. Raises ValueError for an operator that has no
+    stream; what is returned raises it for a chunk_size below 1 too.
     """
     streams = {name: row.stream for name, row in OPERATORS.items() if row.stream}
     make = choose(streams, name, "operator with a stream")
 
-    def op(query: Array, key: Array, value: Array, *, mask: Array | None = None, **options) -> Array:
+    def op(query: Array, key: Array, value: Array, *, mask: Mask = None, **options) -> Array:
         shape = masks.output_shape(query, key, value)
         masks.resolve(query, key, value, mask)
         out, _ = linalg.dtypes(query, key, value)

@@ -10,20 +10,16 @@ that this divides. One float32 number rounds a log-normaliser of 1e4 by 5e-4, an
 itself a score and exact.
 """
 
-import numbers
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from kvq_jax.ops import linalg, masks
-from kvq_jax.ops.attention import per_batch
+from kvq_jax.ops.masks import Mask, Scalar, per_batch
 from kvq_jax.ops.similarity import absolute_distance, mix, scores
 from kvq_jax.ops.streaming_fold import Stream
-
-Array = jax.Array
 
 
 class NormalisedState(NamedTuple):
@@ -49,47 +45,29 @@ class TotalState(NamedTuple):
     total: Array  # [..., M, k]
 
 
-def softmax_stream(query: Array, *, scale: float | Array = 1.0) -> Stream:
+def softmax_stream(query: Array, *, scale: Scalar = 1.0) -> Stream:
     """softmax(scale Q K') V as a stream: Feng et al. 2023, CMANP, Sections 3.1.1 and A.1.
 
-    Args:
-        query: [..., M, d], fixed: `read(state)` takes no other.
-        scale: multiplies the scores; a number, or an array that broadcasts against the leading dimensions.
-
-    Returns:
-        A Stream with states `NormalisedState` of size O(M k); an update with n keys costs O(M n (d + k)). Masks may be
-        [..., N] or [..., M, N]. Its functions raise ValueError for shapes that do not fit and for a query given to
-        `read`.
+    query [..., M, d] is fixed: `read(state)` takes no other. States are `NormalisedState`, of size O(M k); an update
+    with n keys costs O(M n (d + k)). Masks may be [..., N] or [..., M, N]. The functions of the Stream raise ValueError
+    for shapes that do not fit and for a query given to `read`.
     """
     return _normalised(query, lambda query, key: scores(query, key) * per_batch(scale))
 
 
-def laplace_stream(query: Array, *, length_scale: float | Array = 1.0) -> Stream:
-    """softmax_n(-||q_m - k_n||_1 / length_scale) V as a stream: the state of `softmax_stream` with other scores.
+def laplace_stream(query: Array, *, length_scale: Scalar = 1.0) -> Stream:
+    """softmax_n(-||q_m - k_n||_1 / length_scale) V as a stream: that of `softmax_stream` with other scores.
 
-    Args:
-        query: [..., M, d], fixed.
-        length_scale: > 0; a number, or an array that broadcasts against the leading dimensions.
-
-    Returns:
-        A Stream, as `softmax_stream`.
-
-    Raises:
-        ValueError: if length_scale is a number that is not positive.
+    query [..., M, d] is fixed. Raises ValueError if length_scale is a number that is not positive.
     """
-    if isinstance(length_scale, numbers.Real) and not length_scale > 0:
-        raise ValueError(f"length_scale must be positive, got {length_scale}")
+    masks.check_positive("length_scale", length_scale)
     return _normalised(query, lambda query, key: -absolute_distance(query, key) / per_batch(length_scale))
 
 
 def erf_stream(query: Array) -> Stream:
     """erf(Q K') V as a stream: a plain sum over keys, so it can also forget.
 
-    Args:
-        query: [..., M, d], fixed.
-
-    Returns:
-        A Stream with states `TotalState` [..., M, k]; errors as `softmax_stream`.
+    query [..., M, d] is fixed. States are `TotalState` [..., M, k]; errors as `softmax_stream`.
     """
     query = jnp.asarray(query)
 
@@ -98,7 +76,7 @@ def erf_stream(query: Array) -> Stream:
         return TotalState(jnp.zeros((*shape, k), dtype))
 
     def of(key, value, mask):
-        key, value, pairs, spoilt = _present(query, key, value, mask)
+        key, value, spoilt, pairs = _present(query, key, value, mask)
         weights = lax.erf(scores(query, key))
         weights = weights if pairs is None else jnp.where(pairs, weights, 0)
         return TotalState(masks.owe(mix(weights, value), spoilt))
@@ -121,7 +99,7 @@ def _normalised(query: Array, score: Callable[[Array, Array], Array]) -> Stream:
         return NormalisedState(jnp.full(shape, -jnp.inf, dtype), jnp.zeros(shape, dtype), jnp.zeros((*shape, k), dtype))
 
     def of(key, value, mask):
-        key, value, pairs, spoilt = _present(query, key, value, mask)
+        key, value, spoilt, pairs = _present(query, key, value, mask)
         s = score(query, key)
         s = s if pairs is None else jnp.where(pairs, s, -jnp.inf)
         # Any reference point gives the same output, so no gradient passes through the choice of one.
@@ -140,9 +118,8 @@ def _normalised(query: Array, score: Callable[[Array, Array], Array]) -> Stream:
 def _merge(a: NormalisedState, b: NormalisedState) -> NormalisedState:
     maximum = jnp.maximum(a.maximum, b.maximum)
     x, y = (jnp.exp(state.maximum - _reference(maximum)) for state in (a, b))
-    return NormalisedState(
-        maximum, x * a.normaliser + y * b.normaliser, x[..., None] * a.total + y[..., None] * b.total
-    )
+    total = x[..., None] * a.total + y[..., None] * b.total
+    return NormalisedState(maximum, x * a.normaliser + y * b.normaliser, total)
 
 
 def _reference(maximum: Array) -> Array:
@@ -150,12 +127,11 @@ def _reference(maximum: Array) -> Array:
     return jnp.where(maximum == -jnp.inf, 0, maximum)
 
 
-def _present(query: Array, key: Array, value: Array, mask: Array | None):
-    """key and value without what is masked, the mask [..., 1 or M, N] or None, and the queries owed a NaN."""
+def _present(query: Array, key: Array, value: Array, mask: Mask):
+    """key and value without what is masked, the queries owed a NaN, and the mask [..., 1 or M, N] or None."""
     key, value = jnp.asarray(key), jnp.asarray(value)
     pairs = masks.resolve(query, key, value, mask)
-    key, value, spoilt = masks.absent(key, value, pairs)
-    return key, value, pairs, spoilt
+    return *masks.absent(key, value, pairs), pairs
 
 
 def _shape(query: Array, d: int, batch: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """What can be done with any streaming state: fold a long context in chunks, scan all prefixes, merge over devices.
 
-Each of these uses only the algebra of a `Stream`. A state is a pytree whose size does not depend on the number of keys
-seen.
+Each of these takes a stream, such as kvq_jax.ops.streaming.softmax_stream(query), and the state to start with,
+`stream.init(d, k)` for no keys. Keys are [..., N, d], values [..., N, k], masks [..., N], or [..., M, N] for a stream
+of fixed queries. A state is a pytree whose size does not depend on the number of keys seen.
 """
 
 import functools
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-Array = jax.Array
+from kvq_jax.ops.masks import Mask
+
 State = Any
 
 
@@ -37,7 +39,7 @@ def fold(
     state: State,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     chunk_size: int,
     embed: Callable[[Array, Array], tuple[Array, Array]] | None = None,
@@ -45,23 +47,13 @@ def fold(
     """Updates a state with a long context, chunk by chunk: Feng et al. 2023, CMANP (arXiv 2305.14567), Section 3.1.2.
 
     Memory, embeddings and scores included, is that of one chunk. The gradient computes each chunk again and keeps at
-    most one state per chunk.
+    most one state per chunk. Raises ValueError if chunk_size is not positive, numbers of rows differ, or shapes do not
+    fit.
 
     Args:
-        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
-        state: where to start; `stream.init(d, k)` for no keys.
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], or [..., M, N] for a stream of fixed queries; True = take part.
         chunk_size: keys in a chunk; the last may have fewer.
         embed: (key chunk, value chunk) -> (key chunk, value chunk), applied inside the scan: then `key` and `value` may
             be any arrays of N rows, such as inputs and labels.
-
-    Returns:
-        The state.
-
-    Raises:
-        ValueError: if chunk_size is not positive, numbers of rows differ, or shapes do not fit.
     """
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
@@ -80,19 +72,9 @@ def fold(
 
 
 def fold_made(stream: Stream, state: State, make_chunk: Callable[[Array], tuple], count: int) -> State:
-    """Updates a state with chunks that are made inside the scan: memory does not depend on their number.
+    """Updates a state with `count` chunks that are made inside the scan: memory does not depend on their number.
 
-    Args:
-        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
-        state: where to start; `stream.init(d, k)` for no keys.
-        make_chunk: i (an int32 scalar) -> (key [..., N, d], value [..., N, k]) or (key, value, mask), for chunk i.
-        count: number of chunks.
-
-    Returns:
-        The state.
-
-    Raises:
-        ValueError: if shapes do not fit.
+    make_chunk(i), i an int32 scalar, gives (key, value) or (key, value, mask). Raises ValueError if shapes do not fit.
     """
 
     def step(carry, _):
@@ -104,23 +86,11 @@ def fold_made(stream: Stream, state: State, make_chunk: Callable[[Array], tuple]
     return state
 
 
-def prefixes(stream: Stream, state: State, key: Array, value: Array, mask: Array | None = None) -> State:
+def prefixes(stream: Stream, state: State, key: Array, value: Array, mask: Mask = None) -> State:
     """The states after 1, 2, ..., N keys, in logarithmic depth by an associative scan: what causal training needs.
 
-    `jax.vmap(stream.read)(states)` is the output for every prefix, [N, ..., M, k].
-
-    Args:
-        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
-        state: where to start; `stream.init(d, k)` for no keys.
-        key: [..., N, d].
-        value: [..., N, k].
-        mask: [..., N], or [..., M, N] for a stream of fixed queries; True = take part.
-
-    Returns:
-        States with a new first axis N; memory is N states.
-
-    Raises:
-        ValueError: if numbers of rows differ or shapes do not fit.
+    States have a new first axis N, and memory is N states. `jax.vmap(stream.read)(states)` is the output for every
+    prefix, [N, ..., M, k]. Raises ValueError if numbers of rows differ or shapes do not fit.
     """
     empty = stream.init(key.shape[-1], value.shape[-1])
 
@@ -133,17 +103,9 @@ def prefixes(stream: Stream, state: State, key: Array, value: Array, mask: Array
 
 
 def merge_devices(stream: Stream, state: State, axis_name: str) -> State:
-    """Merges the states of all devices on a mesh axis, in their order; for use inside jax.shard_map.
+    """Merges the states of all devices on the mesh axis `axis_name`, in their order; for use inside jax.shard_map.
 
     Each device sends its state only, never its keys. The result is the same on every device (out_specs=P()).
-
-    Args:
-        stream: the stream of an operator, such as kvq_jax.ops.streaming.softmax_stream(query).
-        state: this device's state.
-        axis_name: of the mesh.
-
-    Returns:
-        The state of all keys on that axis.
     """
     here = jnp.arange(lax.axis_size(axis_name)) == lax.axis_index(axis_name)
     # A sum of one state per slot, and not a gather, since a sum is known to be equal on all devices.
@@ -152,18 +114,14 @@ def merge_devices(stream: Stream, state: State, axis_name: str) -> State:
     return jax.tree.map(lambda x: x[-1], lax.associative_scan(jax.vmap(stream.merge), states))
 
 
-def _rows_first(key: Array, value: Array, mask: Array | None) -> tuple[Array, ...]:
+def _rows_first(key: Array, value: Array, mask: Mask) -> tuple[Array, ...]:
     """(key [N, ..., d], value [N, ..., k]) and mask [N, ...] if there is one."""
     arrays = [jnp.asarray(x) for x in (key, value) + (() if mask is None else (mask,))]
     axes = (-2, -2, -1)
-    if (
-        any(x.ndim < -axis for x, axis in zip(arrays, axes))
-        or len({x.shape[axis] for x, axis in zip(arrays, axes)}) > 1
-    ):
-        raise ValueError(
-            "expected key [..., N, d], value [..., N, k] and mask [..., N], got "
-            + ", ".join(str(x.shape) for x in arrays)
-        )
+    flat = any(x.ndim < -axis for x, axis in zip(arrays, axes))
+    if flat or len({x.shape[axis] for x, axis in zip(arrays, axes)}) > 1:
+        got = ", ".join(str(x.shape) for x in arrays)
+        raise ValueError(f"expected key [..., N, d], value [..., N, k] and mask [..., N], got {got}")
     return tuple(jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes))
 
 

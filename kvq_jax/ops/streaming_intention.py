@@ -10,15 +10,13 @@ import numbers
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import least_squares, linalg, masks
-from kvq_jax.ops.attention import per_batch
 from kvq_jax.ops.linalg import cross, matmul
+from kvq_jax.ops.masks import Mask, Scalar, per_batch
 from kvq_jax.ops.streaming_fold import Stream
-
-Array = jax.Array
 
 
 class Moments(NamedTuple):
@@ -44,7 +42,7 @@ class MeanState(NamedTuple):
 
 
 def intention_stream(
-    query: Array | None = None, *, alpha: float | Array = 1e-3, form: str = "ridge", forgetting: float | Array = 1.0
+    query: Array | None = None, *, alpha: Scalar = 1e-3, form: str = "ridge", forgetting: Scalar = 1.0
 ) -> Stream:
     """Q (K'K + alpha I)^-1 K'V as a stream: the primal form of Garnelo and Czarnecki 2023, Section 3.
 
@@ -54,19 +52,16 @@ def intention_stream(
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.
-        alpha: as in `intention`; `read(state, query, alpha=..., form=...)` may choose another.
-        form: 'ridge' or 'informer'.
-        forgetting: l in (0, 1]; a number, or an array that broadcasts against the leading dimensions.
+        alpha, form: as in `intention`; `read(state, query, alpha=..., form=...)` may choose others.
+        forgetting: l in (0, 1].
 
     Returns:
         A Stream with states `Moments`; an update with n keys costs O(n d (d + k)), a read O(d^3 + d^2 k + M d k).
         `update(state, key, value, mask=None, weight=None)` and `forget` take weights [..., N], and masks [..., N] only.
         `forget` subtracts points at the weight given, which for a point that has aged is weight_i l^age_i.
-        ValueError is raised for shapes that do not fit, and by `read` for alpha or form out of range, or if no query is
-        known.
 
-    Raises:
-        ValueError: for a forgetting factor that is a number outside (0, 1].
+    Raises ValueError for a number l outside (0, 1]. The functions of the Stream raise it for shapes that do not fit,
+    and `read` for alpha or form out of range, or if no query is known.
     """
 
     def of(key, value, rows):
@@ -78,53 +73,28 @@ def intention_stream(
     return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, read, forgetting)
 
 
-def informer_stream(
-    query: Array | None = None, *, alpha: float | Array = 0.5, form: str = "informer", forgetting: float | Array = 1.0
-) -> Stream:
-    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the Informer's form (Appendix 8).
-
-    Arguments, results and errors: see `intention_stream`.
-    """
-    return intention_stream(query, alpha=alpha, form=form, forgetting=forgetting)
+def informer_stream(query: Array | None = None, *, alpha: Scalar = 0.5, forgetting: Scalar = 1.0) -> Stream:
+    """Q [(1 - alpha) K'K + alpha I]^-1 K'V as a stream: `intention_stream` in the Informer's form (Appendix 8)."""
+    return intention_stream(query, alpha=alpha, form="informer", forgetting=forgetting)
 
 
-def weights(state: Moments, *, alpha: float | Array = 1e-3, form: str = "ridge") -> Array:
-    """w = (K'K + alpha I)^-1 K'V of the keys seen: Garnelo and Czarnecki 2023, Section 3.
+def weights(state: Moments, *, alpha: Scalar = 1e-3, form: str = "ridge") -> Array:
+    """w = (K'K + alpha I)^-1 K'V [..., d, k] of the keys seen: Garnelo and Czarnecki 2023, Section 3.
 
-    For alpha = 0 it is the pseudo-inverse of K'K, for which singular values of K below 1e-3 (float32) of the largest
-    are zero.
-
-    Args:
-        state: of an Intention stream.
-        alpha: a number >= 0, or an array > 0 that broadcasts against the leading dimensions.
-        form: 'ridge' or 'informer'.
-
-    Returns:
-        [..., d, k], in the state's dtype; zeros before any key.
-
-    Raises:
-        ValueError: for an unknown form and for a number alpha that is out of range.
+    `state` is that of an Intention stream; zeros before any key. For alpha = 0 it is the pseudo-inverse of K'K, for
+    which singular values of K below 1e-3 (float32) of the largest are zero. Raises ValueError for an unknown form and
+    for a number alpha that is out of range.
     """
     if least_squares.checked_route(alpha, "primal", form) == "pinv":
         return matmul(linalg.pinv(state.gram), state.cross)
-    alpha = alpha if isinstance(alpha, numbers.Real) else jnp.asarray(alpha, state.gram.dtype)[..., None, None]
-    return linalg.solve(least_squares.regularised(state.gram, alpha, form), state.cross)
+    return linalg.solve(least_squares.regularised(state.gram, per_batch(alpha, state.gram.dtype), form), state.cross)
 
 
-def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
+def linear_stream(query: Array | None = None, *, forgetting: Scalar = 1.0) -> Stream:
     """Q K'V as a stream: Garnelo and Czarnecki 2023, Section 2.
 
-    With forgetting it is the retention of Sun et al. 2023 (arXiv 2307.08621).
-
-    Args:
-        query: [..., M, d] to read at, unless `read` is given others.
-        forgetting: l in (0, 1], as in `intention_stream`.
-
-    Returns:
-        A Stream with states `LinearState`; weights, forgetting and errors as `intention_stream`.
-
-    Raises:
-        ValueError: for a forgetting factor that is a number outside (0, 1].
+    With forgetting it is the retention of Sun et al. 2023 (arXiv 2307.08621). States are `LinearState`; query, weights,
+    forgetting and errors as `intention_stream`.
     """
     return _sums(
         LinearState,
@@ -135,18 +105,10 @@ def linear_stream(query: Array | None = None, *, forgetting: float | Array = 1.0
     )
 
 
-def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.0) -> Stream:
+def uniform_stream(query: Array | None = None, *, forgetting: Scalar = 1.0) -> Stream:
     """mean_n V as a stream, the same for every query: the aggregation of neural processes (arXiv 1807.01622).
 
-    Args:
-        query: [..., M, d], of which only the shape matters, unless `read` is given others.
-        forgetting: l in (0, 1], as in `intention_stream`.
-
-    Returns:
-        A Stream with states `MeanState`; weights, forgetting and errors as `intention_stream`.
-
-    Raises:
-        ValueError: for a forgetting factor that is a number outside (0, 1].
+    Only the shape of the query matters. States are `MeanState`; weights, forgetting and errors as `intention_stream`.
     """
 
     def of(key, value, rows):
@@ -155,15 +117,13 @@ def uniform_stream(query: Array | None = None, *, forgetting: float | Array = 1.
 
     def read(state, given=None):
         mean = state.total / jnp.where(state.count > 0, state.count, 1)
-        chosen = _chosen(given, query, state)
-        return jnp.broadcast_to(
-            mean, (*jnp.broadcast_shapes(mean.shape[:-2], chosen.shape[:-2]), chosen.shape[-2], mean.shape[-1])
-        )
+        *batch, m, _ = _chosen(given, query, state).shape
+        return jnp.broadcast_to(mean, (*jnp.broadcast_shapes(mean.shape[:-2], tuple(batch)), m, mean.shape[-1]))
 
     return _sums(MeanState, lambda d, k: ((1, 1), (1, k)), of, read, forgetting)
 
 
-def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forgetting: float | Array) -> Stream:
+def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forgetting: Scalar) -> Stream:
     """A stream of decayed sums.
 
     Args:
@@ -173,23 +133,20 @@ def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forg
         read: (state, query) -> output.
         forgetting: l in (0, 1].
     """
-    if isinstance(forgetting, numbers.Real) and not 0 < forgetting <= 1:
-        raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
+    masks.check_positive("forgetting", forgetting, 1)
     fades = not (isinstance(forgetting, numbers.Real) and forgetting == 1)
 
     def init(d, k, *, batch=(), dtype=jnp.float32):
         dtype = jnp.promote_types(dtype, jnp.float32)
-        return kind(
-            jnp.ones(batch if fades else (), dtype), *(jnp.zeros((*batch, *shape), dtype) for shape in shapes(d, k))
-        )
+        zeros = (jnp.zeros((*batch, *shape), dtype) for shape in shapes(d, k))
+        return kind(jnp.ones(batch if fades else (), dtype), *zeros)
 
     def of(key, value, mask, weight, fades):
         key, value, weight, keep = present_rows(key, value, mask, weight)
         decay = jnp.ones((), key.dtype)
         if fades:
-            factor = (
-                forgetting if isinstance(forgetting, numbers.Real) else jnp.asarray(forgetting, key.dtype)[..., None]
-            )
+            number = isinstance(forgetting, numbers.Real)
+            factor = forgetting if number else jnp.asarray(forgetting, key.dtype)[..., None]
             alive = jnp.ones(key.shape[-2], key.dtype) if keep is None else keep.astype(key.dtype)
             later = jnp.flip(jnp.cumsum(jnp.flip(alive, -1), -1), -1) - alive
             aged = jnp.asarray(factor, key.dtype) ** later
@@ -212,7 +169,7 @@ def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forg
     return Stream(init, update, merge, read, forget)
 
 
-def present_rows(key: Array, value: Array, mask: Array | None, weight: Array | None):
+def present_rows(key: Array, value: Array, mask: Mask, weight: Array | None):
     """-> key, value, weight [..., N] or None, mask [..., N] or None, in the dtype to compute in.
 
     Rows of masked points are zero.

@@ -6,17 +6,15 @@ earlier points do); and rounding accumulates, in proportion to the condition num
 followed by a read, else the sums.
 """
 
-import numbers
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kvq_jax.ops import linalg
 from kvq_jax.ops.linalg import matmul, transpose
+from kvq_jax.ops.masks import Mask, Scalar, check_positive
 from kvq_jax.ops.streaming_intention import present_rows
-
-Array = jax.Array
 
 
 class RlsState(NamedTuple):
@@ -24,26 +22,12 @@ class RlsState(NamedTuple):
     weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
 
 
-def rls_init(
-    d: int, k: int, *, alpha: float | Array = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32
-) -> RlsState:
-    """The state of no points: inverse I / alpha, weights 0.
+def rls_init(d: int, k: int, *, alpha: Scalar = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32) -> RlsState:
+    """The state of no points, for keys of d features and values of k: inverse I / alpha [*batch, d, d], weights 0.
 
-    Args:
-        d: features of a key.
-        k: features of a value.
-        alpha: > 0; a number, or an array that broadcasts against `batch`.
-        batch: leading dimensions.
-        dtype: float32 at least is used.
-
-    Returns:
-        inverse [*batch, d, d], weights [*batch, d, k].
-
-    Raises:
-        ValueError: if alpha is a number that is not positive.
+    `dtype` is widened to float32 at least. Raises ValueError if alpha is a number that is not positive.
     """
-    if isinstance(alpha, numbers.Real) and not alpha > 0:
-        raise ValueError(f"alpha must be positive, got {alpha}")
+    check_positive("alpha", alpha)
     dtype = jnp.promote_types(dtype, jnp.float32)
     start = jnp.eye(d, dtype=dtype) / jnp.asarray(alpha, dtype)[..., None, None]
     return RlsState(jnp.broadcast_to(start, (*batch, d, d)), jnp.zeros((*batch, d, k), dtype))
@@ -53,32 +37,22 @@ def rls_update(
     state: RlsState,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     weight: Array | None = None,
     *,
-    forgetting: float | Array = 1.0,
+    forgetting: Scalar = 1.0,
 ) -> RlsState:
     """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'.
 
     A chunk is added at once, by Woodbury's identity. With rows scaled by sqrt(c), c_i = weight_i l^(points after i in
     the chunk), and P faded by l^(points in the chunk): G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
 
-    Args:
-        state: see `rls_init`.
-        key: [..., N, d], in order of time; one point (N = 1) is the textbook update by Sherman and Morrison.
-        value: [..., N, k].
-        mask: [..., N], True = take part; a masked point ages nobody.
-        weight: [..., N], >= 0; a point of weight 0 still ages the others.
-        forgetting: l in (0, 1]; a number, or an array that broadcasts against the leading dimensions.
-
-    Returns:
-        The state, in O(N d^2 + N^2 d + N^3).
-
-    Raises:
-        ValueError: if shapes do not fit, or forgetting is a number outside (0, 1].
+    key [..., N, d] and value [..., N, k] are in order of time; one point (N = 1) is the textbook update by Sherman and
+    Morrison. A point that mask [..., N] leaves out ages nobody; one of weight 0 (weight [..., N], >= 0) still ages the
+    others. forgetting is l in (0, 1]. Takes O(N d^2 + N^2 d + N^3). Raises ValueError if shapes do not fit, or
+    forgetting is a number outside (0, 1].
     """
-    if isinstance(forgetting, numbers.Real) and not 0 < forgetting <= 1:
-        raise ValueError(f"forgetting must be in (0, 1], got {forgetting}")
+    check_positive("forgetting", forgetting, 1)
     key, value, weight, keep = present_rows(key, value, mask, weight)
     if key.shape[-2] == 0:
         return state
@@ -100,13 +74,5 @@ def rls_update(
 
 
 def rls_read(state: RlsState, query: Array) -> Array:
-    """Q w, [..., M, d] -> [..., M, k]: equal to `intention` of the points seen, if nothing was forgotten.
-
-    Args:
-        state: see `rls_init`.
-        query: [..., M, d].
-
-    Returns:
-        [..., M, k].
-    """
+    """Q w, [..., M, d] -> [..., M, k]: equal to `intention` of the points seen, if nothing was forgotten."""
     return matmul(jnp.asarray(query, state.weights.dtype), state.weights)
