@@ -55,21 +55,13 @@ def load(file: Path, function: str = "sweep") -> ModuleType:
 def cells(module: ModuleType, arg: str, overrides: dict, function: str = "sweep") -> Iterator[tuple[str, ConfigDict]]:
     """(axes, config) of each cell that a function of a config module lists and `arg` does not exclude.
 
-    Args:
-      module: the config file's.
-      arg: axes 'axis=value,...': a cell that gives one of them another value is left out, other cells take it over.
-      overrides: flattened config key -> value, for every cell.
-      function: of the module: () -> the axes of each cell.
-
-    Raises:
-      ConfigError: an axis or key is unknown to one of the cells, or no cell is left.
+    `arg` is axes 'axis=value,...': a cell that gives one of them another value is left out, other cells take it over.
+    `overrides`, flattened config key -> value, are for every cell. Raises ConfigError if an axis or key is unknown to
+    one of the cells, or no cell is left.
     """
     given = dict(part.partition("=")[::2] for part in filter(None, arg.split(",")))
-    listed = [
-        axes
-        for axes in getattr(module, function)()
-        if all(str(axes[name]) == given[name] for name in axes.keys() & given.keys())
-    ]
+    fits = lambda axes: all(str(axes[name]) == given[name] for name in axes.keys() & given.keys())
+    listed = list(filter(fits, getattr(module, function)()))
     if not listed:
         raise ConfigError(f"no cell of {function}() in {module.__file__} has {arg}")
     for axes in listed:
@@ -166,8 +158,7 @@ def _pending(
 def run_in_process(arguments: list[str], path: Path) -> dict:
     """The result.json content of experiments.run with these arguments, run in its own process.
 
-    Raises:
-      Diverged, UserError: as the run does; also UserError where the process was killed.
+    Raises Diverged and UserError as the run does; also UserError where the process was killed.
     """
     command = [sys.executable, "-m", "experiments.run", *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

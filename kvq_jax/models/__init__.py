@@ -27,25 +27,13 @@ from kvq_jax.models.few_shot_classifiers import (
     PrototypeClassifier,
 )
 from kvq_jax.models.mlp import MLPRegressor
-from kvq_jax.models.neural_processes import (
-    ANP,
-    BANP,
-    BNP,
-    CANP,
-    CMANP,
-    CMANPAND,
-    CNP,
-    EQTNP,
-    LBANP,
-    LBANPND,
-    NP,
-    TNPA,
-    TNPD,
-    TNPND,
-    IntentionANP,
-    IntentionCMANP,
-    NeuralProcess,
-)
+from kvq_jax.models.neural_processes.base import NeuralProcess
+from kvq_jax.models.neural_processes.bootstrap import BANP, BNP
+from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND, IntentionCMANP
+from kvq_jax.models.neural_processes.conditional import CANP, CNP
+from kvq_jax.models.neural_processes.latent import ANP, NP, IntentionANP
+from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
+from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
 from kvq_jax.models.pair import PairRegressor
 from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
@@ -122,10 +110,3 @@ TARGET_REGRESSORS = {
 def family(name: str) -> dict[str, Model]:
     """The rows of MODELS of one family, in their order."""
     return {key: model for key, model in MODELS.items() if model.family == name}
-
-
-__all__ = ["CLASSIFIERS", "MODELS", "TARGET_REGRESSORS", "WEIGHT_REGRESSORS", "Model", "family"]
-__all__ += ["NeuralProcess", "Points", "Regressor", "SetAnomalyDetector", "join", "whole_mask"]
-__all__ += [
-    row.cls.__name__ for table in (MODELS, CLASSIFIERS, TARGET_REGRESSORS, WEIGHT_REGRESSORS) for row in table.values()
-]

@@ -19,23 +19,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
-from kvq_jax.nn import MLP, Mixer, MultiHead, Op, fourier_features, set_mean
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn import MLP, Mixer, Op, fourier_features, set_mean
 
 
-class Regressor(Block):
+class Regressor(Initialised):
     """The interface. A model defines `__call__`; the number of outputs is that of the context."""
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> jax.Array:
+    def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> jax.Array:
         """Context [..., N] and target_x [..., M, dx] -> prediction [..., M, dy], each target on its own.
 
         target_mask and key are those of the shared interface: no regressor looks at them.
@@ -73,21 +66,13 @@ class IntentionRegressor(Regressor):
     value: str = "identity"  # or 'shared'
     weight_features: Sequence[int] = ()  # hidden widths of e_w; none: the identity
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # with weights, if weight_features
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"  # zero biases break the untrained model: see kvq_jax.nn.MLP
     fourier_levels: int = 0  # position features of x: see kvq_jax.nn.fourier_features
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         context, target_x = checked(context, target_x, self.fourier_levels)
         regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
-        encode = MLP(
-            self.key_features,
-            activate_final=self.activate_final,
-            kernel_init=self.kernel_init,
-            bias_init=self.bias_init,
-            name="key_encoder",
-        )
+        encode = self.mlp(self.key_features, "key_encoder", activate_final=self.activate_final)
         mixer = Mixer(self.op, name="mixer")
 
         def read(query, key, value):
@@ -128,19 +113,15 @@ class AttentionRegressor(Regressor):
     num_heads: int = 5
     head_features: int = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
     fourier_levels: int = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         context, target_x = checked(context, target_x, self.fourier_levels)
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        encode = MLP(self.key_features, activate_final=self.activate_final, **inits, name="key_encoder")
-        value = MLP(self.value_features, activate_final=self.activate_final, **inits, name="value_encoder")(context.y)
-        attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, **inits, name="attention")
-        attended = attend(encode(target_x), encode(context.x), value, mask=context.mask)
-        return MLP((*self.decoder_features, context.y.shape[-1]), **inits, name="decoder")(attended)
+        encode = self.mlp(self.key_features, "key_encoder", activate_final=self.activate_final)
+        value = self.mlp(self.value_features, "value_encoder", activate_final=self.activate_final)(context.y)
+        attended = self.attention(self.head_features)(encode(target_x), encode(context.x), value, mask=context.mask)
+        return self.mlp((*self.decoder_features, context.y.shape[-1]), "decoder")(attended)
 
 
 class NeuralProcessRegressor(Regressor):
@@ -153,18 +134,15 @@ class NeuralProcessRegressor(Regressor):
     encoder_features: Sequence[int] = (2000, 2000, 16)
     decoder_features: Sequence[int] = (2000, 2000, 2000)  # then one more layer, to dy
     activate_final: bool = False  # of the encoder
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
     fourier_levels: int = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         context, target_x = checked(context, target_x, self.fourier_levels)
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        encode = MLP(self.encoder_features, activate_final=self.activate_final, **inits, name="encoder")
+        encode = self.mlp(self.encoder_features, "encoder", activate_final=self.activate_final)
         points = encode(context.x, context.y)
         mean = set_mean(points, context.mask)  # [..., 1, 16]
-        return MLP((*self.decoder_features, context.y.shape[-1]), **inits, name="decoder")(mean, target_x)
+        return self.mlp((*self.decoder_features, context.y.shape[-1]), "decoder")(mean, target_x)
 
 
 class MAMLRegressor(Regressor):
@@ -185,17 +163,14 @@ class MAMLRegressor(Regressor):
     inner_rate: float = 0.1
     first_order: bool = False
     kernel_init: str = "fan_in_uniform"
-    bias_init: str = "fan_in_uniform"
     fourier_levels: int = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         context, target_x = checked(context, target_x, self.fourier_levels)
-        if self.inner_steps < 0:
-            raise ValueError(f"inner_steps is at least 0, not {self.inner_steps}")
-        learner = MLP(
-            (*self.features, context.y.shape[-1]), kernel_init=self.kernel_init, bias_init=self.bias_init, parent=None
-        )
+        if (steps := self.inner_steps) < 0:
+            raise ValueError(f"inner_steps is at least 0, not {steps}")
+        learner = MLP((*self.features, context.y.shape[-1]), **self.inits, parent=None)
         one_point = jnp.zeros((1, target_x.shape[-1]))
         initial = self.param("learner", lambda rng: learner.init(rng, one_point)["params"])
 
@@ -203,9 +178,7 @@ class MAMLRegressor(Regressor):
             def loss(params):
                 return masked_mean(jnp.square(learner.apply({"params": params}, x) - y), mask)
 
-            adapted = gradient_descent(
-                loss, initial, steps=self.inner_steps, rate=self.inner_rate, first_order=self.first_order
-            )
+            adapted = gradient_descent(loss, initial, steps=steps, rate=self.inner_rate, first_order=self.first_order)
             return learner.apply({"params": adapted}, target_x)
 
         each_task = jnp.vectorize(adapt_and_predict, signature="(n,p),(n,q),(n),(m,p)->(m,q)")

@@ -66,9 +66,7 @@ class IntentionClassifier(Block):
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
-        features = _encode(self.encoder, context_image, context_label, target_image, train)
-        head = Linear(self.latent, name="latent")
-        key, query = (head(x) for x in features)
+        key, query = _encode_latent(self, context_image, context_label, target_image, train)
         if self.kernel != "linear":
             key, query = (whitening(x, key, kernel=self.kernel, gamma=self.gamma) for x in (key, query))
         return Mixer(self.op, name="mixer")(query, key, context_label.astype(key.dtype))
@@ -95,9 +93,7 @@ class AttentionClassifier(Block):
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
-        features = _encode(self.encoder, context_image, context_label, target_image, train)
-        head = Linear(self.latent, name="latent")
-        key, query = (head(x) for x in features)
+        key, query = _encode_latent(self, context_image, context_label, target_image, train)
         value = MLP(self.value_features, name="value_encoder")(context_label)
         attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, name="attention")
         attended = attend(query, key, value)
@@ -119,9 +115,7 @@ class NeuralProcessClassifier(nn.Module):
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
-        features = _encode(self.encoder, context_image, context_label, target_image, train)
-        head = Linear(self.latent, name="latent")
-        key, query = (head(x) for x in features)
+        key, query = _encode_latent(self, context_image, context_label, target_image, train)
         means = class_means(key, context_label)
         means = means.reshape(*means.shape[:-2], 1, -1)
         return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(means, query)
@@ -136,7 +130,7 @@ class PrototypeClassifier(nn.Module):
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
-        key, query = _encode(self.encoder, context_image, context_label, target_image, train)
+        key, query = _encode(self, context_image, context_label, target_image, train)
         means = class_means(key, context_label)
         return -jnp.square(query[..., :, None, :] - means[..., None, :, :]).sum(-1)
 
@@ -164,9 +158,8 @@ class MAMLClassifier(nn.Module):
     def __call__(self, context_image, context_label, target_image, train: bool = False):
         check_episode(context_image, context_label, target_image)
         if self.encoder.statistics != "transductive":
-            raise ValueError(
-                f"MAML adapts by batch statistics: statistics are 'transductive', not {self.encoder.statistics!r}"
-            )
+            told = f"statistics are 'transductive', not {self.encoder.statistics!r}"
+            raise ValueError(f"MAML adapts by batch statistics: {told}")
         learner = _Learner(self.encoder.clone(parent=None), context_label.shape[-1], parent=None)
         first = context_image[(0,) * (context_image.ndim - 4)]
         initial = self.param("learner", lambda rng: learner.init(rng, first)["params"])
@@ -202,18 +195,23 @@ def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
 
 def check_episode(context_image: jax.Array, context_label: jax.Array, target_image: jax.Array) -> None:
     """Raises ValueError if the arguments of a few-shot classifier do not fit each other."""
-    shapes = (
-        f"context_image {context_image.shape}, context_label {context_label.shape}, target_image {target_image.shape}"
-    )
-    if context_image.ndim < 4 or context_image.shape[:-3] != context_label.shape[:-1]:
+    image, label, target = context_image.shape, context_label.shape, target_image.shape
+    shapes = f"context_image {image}, context_label {label}, target_image {target}"
+    if len(image) < 4 or image[:-3] != label[:-1]:
         raise ValueError(f"context_image [..., N, H, W, C] and context_label [..., N, way] do not fit: {shapes}")
-    if context_image.shape[:-4] != target_image.shape[:-4] or context_image.shape[-3:] != target_image.shape[-3:]:
+    if image[:-4] != target[:-4] or image[-3:] != target[-3:]:
         raise ValueError(f"context_image and target_image differ in more than the number of images: {shapes}")
 
 
-def _encode(encoder, context_image, context_label, target_image, train) -> tuple[jax.Array, jax.Array]:
+def _encode(model, context_image, context_label, target_image, train) -> tuple[jax.Array, jax.Array]:
     """Features [..., N, f] of the context and [..., M, f] of the targets, encoded as one set of images."""
     check_episode(context_image, context_label, target_image)
-    features = encoder(jnp.concatenate([context_image, target_image], -4), train)
+    features = model.encoder(jnp.concatenate([context_image, target_image], -4), train)
     count = context_image.shape[-4]
     return features[..., :count, :], features[..., count:, :]
+
+
+def _encode_latent(model, *episode) -> tuple[jax.Array, jax.Array]:
+    """The features behind e_H, [..., N, latent] and [..., M, latent]."""
+    head = Linear(model.latent, name="latent")
+    return tuple(head(features) for features in _encode(model, *episode))

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from kvq_jax.models.few_shot import Regressor, checked
-from kvq_jax.nn import MLP
 
 
 class MLPRegressor(Regressor):
@@ -20,8 +19,6 @@ class MLPRegressor(Regressor):
     """
 
     features: Sequence[int] = (256, 256, 256)  # then one more layer, to dy
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
     fourier_levels: int = 0
 
     @nn.compact
@@ -31,8 +28,7 @@ class MLPRegressor(Regressor):
         points = points if mask is None else jnp.where(mask[..., None], points, 0)
         flat = points.reshape(*points.shape[:-2], 1, points.shape[-2] * points.shape[-1])
         self._check_count(*points.shape[-2:], target_x.shape[-1])
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        return MLP((*self.features, y.shape[-1]), **inits, name="decoder")(flat, target_x)
+        return self.mlp((*self.features, y.shape[-1]), "decoder")(flat, target_x)
 
     def _check_count(self, count: int, width: int, query_width: int) -> None:
         if self.is_initializing():

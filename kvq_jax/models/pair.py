@@ -1,13 +1,12 @@
 """Encoders of pairs around one op: they learn the generalised Kabsch algorithm (Intention paper, Appendix 7)."""
 
-import functools
 from collections.abc import Sequence
 
 from flax import linen as nn
 from flax.core import FrozenDict
 
 from kvq_jax.models.few_shot import Regressor, checked
-from kvq_jax.nn import MLP, Mixer, MultiHead, Op
+from kvq_jax.nn import Mixer, Op
 
 
 class PairRegressor(Regressor):
@@ -32,21 +31,13 @@ class PairRegressor(Regressor):
     num_heads: int = 0
     head_features: int = 0
     scaling: str = "none"  # of the heads, a name of kvq_jax.nn.SCALINGS
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         (x, y, mask), target_x = checked(context, target_x)
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-        mlp = functools.partial(MLP, **inits)
-        key = mlp(self.key_features, name="key_encoder")(x, y)
-        value = mlp(self.value_features, name="value_encoder")(x, y)
-        query = mlp(self.query_features, name="query_encoder")(target_x)
-        if self.num_heads:
-            heads = self.num_heads, self.head_features
-            mix = MultiHead(*heads, self.op, scaling=self.scaling, **inits, name="attention")
-        else:
-            mix = Mixer(self.op, name="mixer")
+        key = self.mlp(self.key_features, "key_encoder")(x, y)
+        value = self.mlp(self.value_features, "value_encoder")(x, y)
+        query = self.mlp(self.query_features, "query_encoder")(target_x)
+        mix = self.attention(self.head_features) if self.num_heads else Mixer(self.op, name="mixer")
         read = mix(query, key, value, mask=mask)
-        return mlp((*self.decoder_features, y.shape[-1]), name="decoder")(read)
+        return self.mlp((*self.decoder_features, y.shape[-1]), "decoder")(read)

@@ -17,15 +17,12 @@ Renaming = tuple[str, str | tuple[str, ...]]
 
 
 def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Renaming], expected) -> dict:
-    """The parameter tree of a model from published tensors.
+    """The parameter tree of a model, like `expected`, with the values and dtypes of published tensors.
 
     Args:
       tensors: published name -> array.
       renamings: the first pattern that matches a name without its last part wins.
       expected: the model's own tree of parameters, or of their shapes (jax.eval_shape of init).
-
-    Returns:
-      A tree like `expected`, with the arrays' values and dtypes.
 
     Raises:
       ValueError: it names each tensor without a place, each parameter with none or two, and each shape that differs.

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
-from kvq_jax.nn import MLP, Mixer, MultiHead, Op, set_mean
-from kvq_jax.nn.mixer import Block
+from kvq_jax.models.initialised import Initialised
+from kvq_jax.nn import Mixer, Op, set_mean
 
 
-class IntentionWeights(Block):
+class IntentionWeights(Initialised):
     """E_K = e_K(x, y), E_V = e_V(x, y), prediction = e_P(w(E_K, E_V)) (Eq. 7); e_P sees w, s x s, flattened.
 
     e_K, e_V and e_P have two layers each: e_P is [s, d]. Raw keys and values, E_K = x and E_V = y, would solve the task
@@ -33,8 +33,6 @@ class IntentionWeights(Block):
 
     latent: int
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -43,7 +41,7 @@ class IntentionWeights(Block):
         return _read_weights(self, (x, y), mask, sizes, sizes, (self.latent, x.shape[-1]))
 
 
-class AttentionWeights(Block):
+class AttentionWeights(Initialised):
     """S_. = leaky(e_.(x, y)) for K, Q, V, S_H = leaky(h_MHA(S_K, S_V, S_Q)), prediction = e_P(mean_i S_H) (Eq. 8).
 
     Each e_. and e_P is one layer; leaky has the slope tau below 0. The paper does not say how the N rows of S_H become
@@ -56,29 +54,21 @@ class AttentionWeights(Block):
     slope: float = 0.01  # tau
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     op: Op = "softmax"
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
-        inits = dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
         leaky = functools.partial(nn.leaky_relu, negative_slope=self.slope)
-        encoded = {
-            name: leaky(MLP((self.latent,), **inits, name=f"{name}_encoder")(x, y))
-            for name in ("query", "key", "value")
-        }
-        attend = MultiHead(self.num_heads, self.latent, self.op, scaling=self.scaling, **inits, name="attention")
-        hidden = leaky(attend(**encoded, mask=mask))
-        return MLP((x.shape[-1],), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
+        sides = ("query", "key", "value")
+        encoded = {side: leaky(self.mlp((self.latent,), f"{side}_encoder")(x, y)) for side in sides}
+        hidden = leaky(self.attention(self.latent)(**encoded, mask=mask))
+        return self.mlp((x.shape[-1],), "decoder")(set_mean(hidden, mask)[..., 0, :])
 
 
-class NeuralProcessWeights(nn.Module):
+class NeuralProcessWeights(Initialised):
     """prediction = e_P(mean_i e_H(x_i, y_i)) with two and four layers (Eq. 9)."""
 
     latent: int
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -86,15 +76,13 @@ class NeuralProcessWeights(nn.Module):
         return _read_mean(self, (x, y), mask, (self.latent,) * 2, (*(self.latent,) * 3, x.shape[-1]))
 
 
-class MLPWeights(nn.Module):
+class MLPWeights(Initialised):
     """prediction = e_P(x_1, y_1, ..., x_N, y_N) with four layers (Eq. 10).
 
     The prediction depends on the order of the rows, and the first call fixes N. A masked row is a row of zeros.
     """
 
     latent: int
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -102,7 +90,7 @@ class MLPWeights(nn.Module):
         return _read_rows(self, (x, y), mask, (*(self.latent,) * 3, x.shape[-1]))
 
 
-class IntentionTarget(Block):
+class IntentionTarget(Initialised):
     """E_K = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(w(E_K, E_V)) (Eq. 19), where e_P sees w flattened.
 
     The keys are raw, of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
@@ -111,8 +99,6 @@ class IntentionTarget(Block):
     value_features: Sequence[int] = (512, 512)
     decoder_features: Sequence[int] = (128,)  # then one more layer, to d
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -120,7 +106,7 @@ class IntentionTarget(Block):
         return _read_weights(self, (x, y) * 3, mask, (), self.value_features, (*self.decoder_features, x.shape[-1]))
 
 
-class AttentionTarget(Block):
+class AttentionTarget(Initialised):
     """E_K = E_Q = [K, V, Q], E_V = e_V([K, V, Q]), prediction = e_P(mean_i h_MHA(E_K, E_V, E_Q)) (Eq. 20).
 
     The mean and the width of a head are ours: see AttentionWeights and AttentionRegressor.
@@ -132,26 +118,21 @@ class AttentionTarget(Block):
     num_heads: int = 5
     head_features: int = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
-        inits, rows = dict(kernel_init=self.kernel_init, bias_init=self.bias_init), jnp.concatenate((x, y) * 3, -1)
-        value = MLP(self.value_features, **inits, name="value_encoder")(rows)
-        attend = MultiHead(self.num_heads, self.head_features, self.op, scaling=self.scaling, **inits, name="attention")
-        hidden = attend(rows, rows, value, mask=mask)
-        return MLP((*self.decoder_features, x.shape[-1]), **inits, name="decoder")(set_mean(hidden, mask)[..., 0, :])
+        rows = jnp.concatenate((x, y) * 3, -1)
+        value = self.mlp(self.value_features, "value_encoder")(rows)
+        hidden = self.attention(self.head_features)(rows, rows, value, mask=mask)
+        return self.mlp((*self.decoder_features, x.shape[-1]), "decoder")(set_mean(hidden, mask)[..., 0, :])
 
 
-class NeuralProcessTarget(nn.Module):
+class NeuralProcessTarget(Initialised):
     """prediction = e_P(mean_i e_H([K_i, V_i, Q_i])) (Eq. 21)."""
 
     encoder_features: Sequence[int] = (512, 512)
     decoder_features: Sequence[int] = (512, 512, 128)  # then one more layer, to d
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -159,12 +140,10 @@ class NeuralProcessTarget(nn.Module):
         return _read_mean(self, (x, y) * 3, mask, self.encoder_features, (*self.decoder_features, x.shape[-1]))
 
 
-class MLPTarget(nn.Module):
+class MLPTarget(Initialised):
     """prediction = e_P([K, V, Q]), all rows side by side (Eq. 22). Order and masks are as in MLPWeights."""
 
     features: Sequence[int] = (512, 512, 512)  # then one more layer, to d
-    kernel_init: str = "lecun_normal"
-    bias_init: str = "fan_in_uniform"
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -172,24 +151,19 @@ class MLPTarget(nn.Module):
         return _read_rows(self, (x, y) * 3, mask, (*self.features, x.shape[-1]))
 
 
-def _mlp(model: nn.Module, features: Sequence[int], name: str) -> MLP:
-    return MLP(features, kernel_init=model.kernel_init, bias_init=model.bias_init, name=name)
-
-
 def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_features, decoder_features) -> jax.Array:
     """e_P(w(E_K, E_V)) of `rows` [..., N, .] side by side, in layers of `model`. No key_features: E_K is the rows."""
-    key = _mlp(model, key_features, "key_encoder")(*rows) if key_features else jnp.concatenate(rows, -1)
-    value = _mlp(model, value_features, "value_encoder")(*rows)
+    key = model.mlp(key_features, "key_encoder")(*rows) if key_features else jnp.concatenate(rows, -1)
+    value = model.mlp(value_features, "value_encoder")(*rows)
     weights = Mixer(model.op, name="mixer").weights(key, value, mask=mask)
-    return _mlp(model, decoder_features, "decoder")(
-        weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1])
-    )
+    flat = weights.reshape(*weights.shape[:-2], key.shape[-1] * value.shape[-1])
+    return model.mlp(decoder_features, "decoder")(flat)
 
 
 def _read_mean(model, rows: Sequence[jax.Array], mask, encoder_features, decoder_features) -> jax.Array:
     """e_P(mean_i e_H(rows_i))."""
-    encoded = _mlp(model, encoder_features, "encoder")(*rows)
-    return _mlp(model, decoder_features, "decoder")(set_mean(encoded, mask)[..., 0, :])
+    encoded = model.mlp(encoder_features, "encoder")(*rows)
+    return model.mlp(decoder_features, "decoder")(set_mean(encoded, mask)[..., 0, :])
 
 
 def _read_rows(model, rows: Sequence[jax.Array], mask, features) -> jax.Array:
@@ -197,7 +171,7 @@ def _read_rows(model, rows: Sequence[jax.Array], mask, features) -> jax.Array:
     rows = jnp.concatenate(rows, -1)
     rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
     flat = rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
-    return _mlp(model, features, "decoder")(flat)
+    return model.mlp(features, "decoder")(flat)
 
 
 def check_shapes(x, y, mask):

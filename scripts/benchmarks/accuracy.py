@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 
 class Row(NamedTuple):
-    run: Callable[[Array, Array, Array, Array, Array], Array]  # (query, key, value, alpha, gamma)
+    run: Callable[..., Array]  # (query, key, value, *, alpha, gamma)
     exact: Callable[[Problem], np.ndarray]  # of a problem in longdouble
     kernel: bool = False
 
@@ -62,15 +62,18 @@ def _ls_svm(p: Problem) -> np.ndarray:
     return (p.query - p.key.mean(0)) @ _weights(centred) + sign.mean(0)
 
 
+def _predicted(p: Problem) -> np.ndarray:
+    return p.query @ _weights(p)
+
+
 def _sigma_intention(p: Problem) -> np.ndarray:
     system = p.key.T @ p.key + p.alpha * np.eye(p.key.shape[1])
     return _softmax(np.sqrt(p.alpha) * p.query @ _solve(system, p.key.T)) @ p.value
 
 
 def _kernel_ridge(p: Problem) -> np.ndarray:
-    return _gaussian(p.query, p.key, p.gamma) @ _solve(
-        _gaussian(p.key, p.key, p.gamma) + p.alpha * np.eye(len(p.key)), p.value
-    )
+    system = _gaussian(p.key, p.key, p.gamma) + p.alpha * np.eye(len(p.key))
+    return _gaussian(p.query, p.key, p.gamma) @ _solve(system, p.value)
 
 
 def _gaussian(x: np.ndarray, y: np.ndarray, gamma: float) -> np.ndarray:
@@ -82,45 +85,32 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def _linear(name: str, route: str, exact: Callable[[Problem], np.ndarray]) -> Row:
-    return Row(lambda q, k, v, alpha, gamma: OPS[name](q, k, v, alpha=alpha, route=route), exact)
+def _ridge(op: Callable, exact: Callable[[Problem], np.ndarray], **options) -> Row:
+    """An op with an alpha and linear keys."""
+    return Row(lambda q, k, v, alpha, gamma: op(q, k, v, alpha=alpha, **options), exact)
 
 
-def _sigma(route: str) -> Row:
-    """With queries times sqrt(alpha).
-
-    Else the map grows with the condition number, and a softmax of large scores has no error.
-    """
-    return Row(
-        lambda q, k, v, alpha, gamma: OPS["sigma_intention"](jnp.sqrt(alpha) * q, k, v, alpha=alpha, route=route),
-        _sigma_intention,
-    )
-
-
-def _predicted(p: Problem) -> np.ndarray:
-    return p.query @ _weights(p)
+def _scaled_sigma_intention(query: Array, key: Array, value: Array, *, alpha: Array, route: str) -> Array:
+    """With queries times sqrt(alpha): else the map grows with the condition, and large scores have no error."""
+    return OPS["sigma_intention"](jnp.sqrt(alpha) * query, key, value, alpha=alpha, route=route)
 
 
 ROWS = {
-    **{f"intention, {route}": _linear("intention", route, _predicted) for route in ("primal", "dual", "auto")},
-    "intention, pinv (alpha=0)": Row(
-        lambda q, k, v, alpha, gamma: OPS["intention"](q, k, v, alpha=0),
-        lambda p: p.query @ _weights(p._replace(alpha=0.0)),
-    ),
-    "intention_weights": Row(lambda q, k, v, alpha, gamma: intention_weights(k, v, alpha=alpha), _weights),
-    "intention, streaming": Row(
-        lambda q, k, v, alpha, gamma: chunked("intention", 8)(q, k, v, alpha=alpha), _predicted
-    ),
-    **{f"ls_svm, {route}": _linear("ls_svm", route, _ls_svm) for route in ("primal", "dual")},
-    **{f"sigma_intention, {route}": _sigma(route) for route in ("primal", "dual")},
     **{
-        name: Row(
-            lambda q, k, v, alpha, gamma, op=OPS[name]: op(q, k, v, alpha=alpha, gamma=gamma),
-            _kernel_ridge,
-            kernel=True,
-        )
-        for name in ("kernel_intention", "nystroem_intention")
+        f"intention, {route}": _ridge(OPS["intention"], _predicted, route=route) for route in ("primal", "dual", "auto")
     },
+    "intention, pinv (alpha=0)": Row(
+        lambda q, k, v, alpha, gamma: OPS["intention"](q, k, v, alpha=0), lambda p: _predicted(p._replace(alpha=0.0))
+    ),
+    "intention_weights": _ridge(lambda q, k, v, alpha: intention_weights(k, v, alpha=alpha), _weights),
+    "intention, streaming": _ridge(chunked("intention", 8), _predicted),
+    **{f"ls_svm, {route}": _ridge(OPS["ls_svm"], _ls_svm, route=route) for route in ("primal", "dual")},
+    **{
+        f"sigma_intention, {route}": _ridge(_scaled_sigma_intention, _sigma_intention, route=route)
+        for route in ("primal", "dual")
+    },
+    "kernel_intention": Row(OPS["kernel_intention"], _kernel_ridge, kernel=True),
+    "nystroem_intention": Row(OPS["nystroem_intention"], _kernel_ridge, kernel=True),
     "softmax": Row(
         lambda q, k, v, alpha, gamma: OPS["softmax"](q, k, v), lambda p: _softmax(p.query @ p.key.T) @ p.value
     ),
@@ -128,10 +118,7 @@ ROWS = {
 
 
 def problem(condition: float, kernel: bool, size: int, seed: int) -> Problem:
-    """A draw whose system has the condition number.
-
-    For a kernel matrix 1 means 1.01, for no two keys are infinitely far apart.
-    """
+    """A draw whose system has the condition number; of a kernel matrix at least 1.01: keys are not infinitely far."""
     rng = np.random.default_rng(seed)
     alpha = 0.5 / condition
     query, value = rng.normal(size=(size, size)), rng.normal(size=(size + 1, _VALUES))
@@ -180,15 +167,13 @@ def main() -> None:
 def _error(run: Callable, row: Row, drawn: Problem, dtype: np.dtype) -> float:
     given = [np.asarray(x, dtype) for x in drawn]
     exact = row.exact(Problem(*(x.astype(_Exact) for x in given)))
-    output = np.asarray(run(*given), _Exact)
+    query, key, value, alpha, gamma = given
+    output = np.asarray(run(query, key, value, alpha=alpha, gamma=gamma), _Exact)
     return float(np.sqrt(((output - exact) ** 2).sum() / (exact**2).sum()))
 
 
 def _width(key: np.ndarray, alpha: float, condition: float) -> float:
-    """gamma at which the kernel matrix plus alpha I has a condition number, by bisection.
-
-    A wider kernel has a larger one.
-    """
+    """gamma at which the kernel matrix plus alpha I has a condition number, by bisection: it falls with gamma."""
     low, high = -12.0, 2.0  # powers of 10
     for _ in range(40):
         middle = (low + high) / 2

@@ -11,6 +11,7 @@ this run, of the shape of most products in these models, (800 x 64) (64 x 256).
 """
 
 import functools
+import itertools
 import statistics
 import subprocess
 import sys
@@ -26,26 +27,11 @@ from kvq_jax.models import MODELS, Points
 from kvq_jax.models.neural_processes import condition_made, has_state
 from scripts.benchmarks import training
 
-Array = jax.Array
-
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
-# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) at this setting, two
-# cores.
+# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) here, on two cores.
 PUBLISHED_MS = {
-    "cnp": 6.1,
-    "canp": 13.4,
-    "np": 14.8,
-    "anp": 25.0,
-    "bnp": 26.1,
-    "banp": 67.5,
-    "tnp_d": 19.9,
-    "tnp_a": 29.3,
-    "tnp_nd": 25.9,
-    "eqtnp": 29.1,
-    "lbanp": 117.0,
-    "lbanp_nd": 122.0,
-    "cmanp": 233.0,
-    "cmanp_and": 243.0,
+    **dict(cnp=6.1, canp=13.4, np=14.8, anp=25.0, bnp=26.1, banp=67.5, tnp_d=19.9, tnp_a=29.3, tnp_nd=25.9),
+    **dict(eqtnp=29.1, lbanp=117.0, lbanp_nd=122.0, cmanp=233.0, cmanp_and=243.0),
 }
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
@@ -66,10 +52,10 @@ def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: flo
     )
     for model in models:
         print(_training_line(model, preset, rate, budget_s))
-    for model in (model for model in _CONDITIONED if model in models):
-        for length in _LENGTHS:
-            print(_conditioning_line(model, preset, length, budget_s))
-    for model in (model for model in _CONDITIONED if model in models):
+    conditioned = [model for model in _CONDITIONED if model in models]
+    for model, length in itertools.product(conditioned, _LENGTHS):
+        print(_conditioning_line(model, preset, length, budget_s))
+    for model in conditioned:
         print(_update_line(model, preset, budget_s))
     for model in (model for model in _PLAYERS if model in models):
         print(_bandit_line(model, preset))
@@ -113,15 +99,12 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
 def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
     """Seconds of a training step of a seed, when every core trains one in a process of its own."""
     shares = shares_of_cores()
-    command = [
-        sys.executable,
-        "-c",
-        f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})",
-    ]
+    code = f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})"
+    start = functools.partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     processes = []
     for cores in shares:
         with on_cores(cores):
-            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            processes.append(start([sys.executable, "-c", code]))
     for process in processes:
         process.stdout.readline()  # it is ready
     for process in processes:
@@ -135,8 +118,7 @@ def train_when_told(model: str, preset: str, budget_s: float) -> None:
     jax.block_until_ready(run())
     print("ready", flush=True)
     sys.stdin.readline()
-    times = timing.interleaved([run], _TURNS, budget_s)
-    print(timing.seconds(times, 0) / _STEPS)
+    print(timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / _STEPS)
 
 
 def _built(model: str, preset: str):
@@ -147,7 +129,7 @@ def _built(model: str, preset: str):
     return module, module.init(jax.random.key(0), points, points.x, key=jax.random.key(1))
 
 
-def _points(seed: int | Array, count: int) -> Points:
+def _points(seed: int | jax.Array, count: int) -> Points:
     x, y = jax.random.split(jax.random.fold_in(jax.random.key(7), seed))
     return Points(jax.random.uniform(x, (count, 1), minval=-2, maxval=2), jax.random.normal(y, (count, 1)))
 
@@ -157,15 +139,12 @@ def _memory(model, variables, length: int):
 
     Here and below the variables are arguments of the program: the compiler would merge layers of equal constants.
     """
-    if has_state(model, variables):
-        chunk = min(length, _CHUNK)
+    chunk, in_chunks = min(length, _CHUNK), has_state(model, variables)
 
-        def remember(variables, first):
+    def remember(variables, first):
+        if in_chunks:
             return condition_made(model, variables, lambda i: _points(first + i, chunk), length // chunk)
-    else:
-
-        def remember(variables, first):
-            return model.apply(variables, _points(first, length), method="remember")
+        return model.apply(variables, _points(first, length), method="remember")
 
     return functools.partial(jax.jit(remember), variables, 0)
 
@@ -174,10 +153,8 @@ def _conditioning_line(name: str, preset: str, length: int, budget_s: float) -> 
     model, variables = _built(name, preset)
     remember, arguments = _memory(model, variables, length), (_points(1, _TARGETS).x, jax.random.key(0))
     query = jax.jit(lambda variables, memory, x, key: model.apply(variables, memory, x, key=key, method="query").mean)
-    calls = (
-        remember,
-        functools.partial(query, variables, remember(), *arguments),
-    )  # not in turns: a long one empties the caches
+    calls = remember, functools.partial(query, variables, remember(), *arguments)
+    # Not in turns: a long one empties the caches.
     conditioning, querying = (timing.seconds(timing.interleaved([call], _TURNS, budget_s), 0) for call in calls)
     return (
         f"{name:16} N={length:<7} conditioning {length / conditioning:12.0f} points/s, "

@@ -8,27 +8,3 @@ from kvq_jax.models.neural_processes.conditioning import condition, condition_ma
 from kvq_jax.models.neural_processes.latent import ANP, NP, IntentionANP
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
 from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
-
-__all__ = [
-    "ANP",
-    "BANP",
-    "BNP",
-    "CANP",
-    "CMANP",
-    "CMANPAND",
-    "CNP",
-    "EQTNP",
-    "IntentionANP",
-    "IntentionCMANP",
-    "LBANP",
-    "LBANPND",
-    "NP",
-    "NeuralProcess",
-    "TNPA",
-    "TNPD",
-    "TNPND",
-    "condition",
-    "condition_made",
-    "has_state",
-    "sample",
-]

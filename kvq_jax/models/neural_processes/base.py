@@ -49,14 +49,7 @@ class NeuralProcess(Block):
 
     dim_y: int = 1
 
-    def __call__(
-        self,
-        context: Points,
-        target_x: jax.Array,
-        target_mask: jax.Array | None = None,
-        *,
-        key: jax.Array | None = None,
-    ) -> Distribution:
+    def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
         """The predictive distribution at target_x [..., M, dx], of a kind that `predictive` lists."""
         raise NotImplementedError
 
@@ -89,9 +82,7 @@ class NeuralProcess(Block):
         """The state of both contexts; associative and commutative."""
         raise self._no_state()
 
-    def query(
-        self, memory: Any, target_x: jax.Array, target_mask: jax.Array | None = None, *, key: jax.Array | None = None
-    ) -> Distribution:
+    def query(self, memory: Any, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
         """What `__call__` returns for all context in the memory: a state, or what `remember` gave."""
         raise self._no_state()
 

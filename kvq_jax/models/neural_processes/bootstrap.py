@@ -7,14 +7,13 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
-from kvq_jax.models.neural_processes import predictive
+from kvq_jax.models.neural_processes import conditional, predictive
 from kvq_jax.models.neural_processes.base import need_key
-from kvq_jax.models.neural_processes.conditional import TORCH_NAMES
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
 from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.nn import set_mean
 
-__all__ = ["BANP", "BNP", "Draws", "TORCH_NAMES", "draw"]
+TORCH_NAMES = conditional.TORCH_NAMES
 
 
 class Draws(NamedTuple):

@@ -34,12 +34,10 @@ class CMANP(LevelProcess):
 
     def setup(self):
         super().setup()
-        self.latents = self.param(
-            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
-        )
-        self.encoder = [
-            CMAB(self.num_block_latents, cross_op=self.cross_op, **self.sizes()) for _ in range(self.num_layers)
-        ]
+        shape = self.num_latents, self.features
+        self.latents = self.param("latents", nn.initializers.normal(1.0), shape, jnp.float32)
+        fields = dict(cross_op=self.cross_op, **self.sizes())
+        self.encoder = [CMAB(self.num_block_latents, **fields) for _ in range(self.num_layers)]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
@@ -64,16 +62,13 @@ class CMANP(LevelProcess):
     def update(self, state: tuple, context: Points) -> tuple:
         """The state after more context (Sections 3.1.1 and 3.2); exact, in any order and any parts."""
         points = self.embedder(context.x, context.y)
-        return tuple(
-            block.update(part, points, mask=context.mask) for block, part in zip(self.encoder, state, strict=True)
-        )
+        parts = zip(self.encoder, state, strict=True)
+        return tuple(block.update(part, points, mask=context.mask) for block, part in parts)
 
     def merge(self, state: tuple, other: tuple) -> tuple:
-        """The state of both contexts; associative and commutative."""
         return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
-        """See NeuralProcess."""
         return self.predict(self.decode(self.read(memory), target_x), target_mask)
 
     def _stack(self, block) -> Sequence[tuple[jax.Array, None]]:

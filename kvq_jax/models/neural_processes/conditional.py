@@ -25,7 +25,6 @@ class CNP(Streamed):
         return -self.log_likelihood(context, join(context, target))
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
-        """See NeuralProcess."""
         return predictive.factorised(*self.decode(self.read(memory, target_x), target_x))
 
 

@@ -42,20 +42,11 @@ def has_state(model: NeuralProcess, variables: Any) -> bool:
 def condition(model: NeuralProcess, variables: Any, context: Points, chunk_size: int, *, state: Any = None) -> Any:
     """The state after a long context, chunk by chunk: CMANP (Feng et al. 2023, arXiv 2305.14567), Section 3.1.2.
 
-    Each chunk is embedded inside the scan: beside the points it needs memory for one chunk only. The gradient computes
-    each chunk again and keeps at most one state per chunk.
+    Each chunk of `chunk_size` points (the last may have fewer) is embedded inside the scan: beside the points it needs
+    memory for one chunk only. The gradient computes each chunk again and keeps at most one state per chunk.
 
-    Args:
-      model, variables: with a state of constant size.
-      context: [..., N, dx], [..., N, dy].
-      chunk_size: points in a chunk; the last may have fewer.
-      state: where to start; None: from no context.
-
-    Returns:
-      The state, with the leading dimensions of the context.
-
-    Raises:
-      ValueError: if the model has no state, chunk_size is not positive, or shapes do not fit.
+    The state starts at `state`, or at no context, and has the leading dimensions of the context. Raises ValueError if
+    the model has no state, chunk_size is not positive, or shapes do not fit.
     """
     stream = as_stream(model, variables)
     if state is None:
@@ -74,18 +65,8 @@ def condition_made(
 ) -> Any:
     """The state after `count` chunks that are made inside the scan, in memory that does not depend on their number.
 
-    Args:
-      model, variables: with a state of constant size.
-      make_chunk: i (an int32 scalar) -> Points, for chunk i.
-      count: number of chunks.
-      batch: leading dimensions of the chunks.
-      state: where to start; None: from no context.
-
-    Returns:
-      The state.
-
-    Raises:
-      ValueError: if the model has no state, or shapes do not fit.
+    make_chunk(i) gives chunk i, an int32 scalar, with the leading dimensions `batch`. The state starts at `state`, or
+    at no context. Raises ValueError if the model has no state, or shapes do not fit.
     """
     if state is None:
         state = model.apply(variables, batch, method="init_state")
@@ -148,18 +129,14 @@ def sample(
 
     Args:
       model, variables: any neural process.
-      context: [..., N, dx], [..., N, dy].
-      target_x: [..., M, dx], drawn in this order.
-      target_mask: [..., M]; an absent target is never conditioned on, and its sample means nothing.
+      context, target_x, target_mask: [..., N], [..., M, dx], [..., M]. Targets are drawn in the order given; an absent
+        one is never conditioned on, and its sample means nothing.
       key: of the draws, and of models that draw.
       block_size: targets drawn at once.
-      num_samples: number of functions.
+      num_samples: number of functions; the result is [num_samples, ..., M, dy].
       use_state: True adds draws by `update`, False conditions anew on a context that grows; None: True if the model
         has a state of constant size. The results are the same.
       state: what the model has seen before the context, which may then have no points; implies use_state.
-
-    Returns:
-      [num_samples, ..., M, dy].
 
     Raises:
       ValueError: if block_size is not positive, use_state=True and the model has no state, or shapes do not fit.
@@ -170,12 +147,8 @@ def sample(
         raise ValueError("a state is given, so use_state=False has no context to condition on")
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
-    rollout = (
-        _by_state(model, variables, context, blocks, state)
-        if use_state
-        else _by_context(model, variables, context, blocks)
-    )
-    count = blocks.x.shape[0]
+    start = functools.partial(_by_state, state=state) if use_state else _by_context
+    rollout, count = start(model, variables, context, blocks), blocks.x.shape[0]
 
     def draw(seen, step):
         index, key, block = step
@@ -209,13 +182,11 @@ def _by_context(model: NeuralProcess, variables: Any, context: Points, blocks: P
     def absorb(points, block, index):
         at = seen + size * index
         y = lax.dynamic_update_slice_in_dim(points.y, block.y, at, -2)
-        return points._replace(
-            y=y, mask=lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1)
-        )
+        mask = lax.dynamic_update_slice_in_dim(points.mask, block.mask, at, points.mask.ndim - 1)
+        return points._replace(y=y, mask=mask)
 
-    return Rollout(
-        places, lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key), absorb
-    )
+    query = lambda points, block, key: model.apply(variables, points, block.x, block.mask, key=key)
+    return Rollout(places, query, absorb)
 
 
 def _side_by_side(blocks: Array) -> Array:

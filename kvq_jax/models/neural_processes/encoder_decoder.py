@@ -8,7 +8,6 @@ Class defaults are the published values for one-dimensional GPs. Source: the rel
 2008.02956), which the code of TNP, LBANP and CMANP contains unchanged.
 """
 
-import math
 from collections.abc import Sequence
 
 import jax
@@ -20,14 +19,7 @@ from kvq_jax.models.torch_names import Renaming, mlp_names
 from kvq_jax.nn import Op
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
-MAB_PARTS = {
-    "fc_q": "query",
-    "fc_k": "key",
-    "fc_v": "value",
-    "fc_out": "rff/layer_0",
-    "ln1": "norm_heads",
-    "ln2": "norm_rff",
-}
+MAB_PARTS = dict(fc_q="query", fc_k="key", fc_v="value", fc_out="rff/layer_0", ln1="norm_heads", ln2="norm_rff")
 PARTS = (
     *mlp_names("net_(pre|post)", r"\1"),
     *mlp_names(r"net_pre\.0", "pre"),  # before self-attention, which is net_pre.2
@@ -107,17 +99,13 @@ class Streamed(EncoderDecoder):
     """
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
-        """See NeuralProcess."""
         return tuple(path.init_state(batch) for path in self._paths())
 
     def update(self, state: tuple, context: Points) -> tuple:
-        """See NeuralProcess."""
-        return tuple(
-            path.update(part, context.x, context.y, mask=context.mask) for path, part in zip(self._paths(), state)
-        )
+        x, y, mask = context
+        return tuple(path.update(part, x, y, mask=mask) for path, part in zip(self._paths(), state))
 
     def merge(self, state: tuple, other: tuple) -> tuple:
-        """See NeuralProcess."""
         return tuple(path.merge(*parts) for path, *parts in zip(self._paths(), state, other))
 
 
@@ -137,21 +125,8 @@ class Attentive(EncoderDecoder):
     self_attention: bool = True  # False: as in DeepMind's notebook
 
     def _encoder(self):
-        return CrossAttentionEncoder(
-            self.hidden,
-            self.value_depth,
-            self.key_depth,
-            self.num_heads,
-            self.op,
-            self.scaling,
-            self.self_attention,
-            **self._inits(),
-        )
+        depths, attention = (self.value_depth, self.key_depth), (self.num_heads, self.op, self.scaling)
+        return CrossAttentionEncoder(self.hidden, *depths, *attention, self.self_attention, **self._inits())
 
     def _pool(self, features: int) -> PoolingEncoder:
         return super()._pool(features, self_attention=self.self_attention, num_heads=self.num_heads)
-
-
-def log_mean_exp(values: jax.Array) -> jax.Array:
-    """log mean_k exp(values [K, ...]), [...]."""
-    return jax.nn.logsumexp(values, axis=0) - math.log(values.shape[0])

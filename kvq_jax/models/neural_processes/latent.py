@@ -4,6 +4,8 @@ Both have the deterministic path of the ANP paper beside the latent one. The pub
 target points, by an importance-weighted bound (Burda et al. 2016, arXiv 1509.00519) where the papers have the ELBO.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -11,7 +13,7 @@ from flax.core import FrozenDict
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import need_key
-from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, log_mean_exp, renamings
+from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
 from kvq_jax.models.points import Points, join
 from kvq_jax.names import choose
 from kvq_jax.nn import Op
@@ -23,7 +25,8 @@ def importance(
     log_likelihood: jax.Array, z: jax.Array, prior: dist.Distribution, posterior: dist.Distribution
 ) -> jax.Array:
     """log mean_k p(y | z_k) p(z_k) / q(z_k), from log_likelihood [K, ...] and z [K, ..., latent]: [...]."""
-    return log_mean_exp(log_likelihood + prior.log_prob(z) - posterior.log_prob(z))
+    weights = log_likelihood + prior.log_prob(z) - posterior.log_prob(z)
+    return jax.nn.logsumexp(weights, axis=0) - math.log(len(weights))
 
 
 def elbo(log_likelihood: jax.Array, z: jax.Array, prior: dist.Distribution, posterior: dist.Distribution) -> jax.Array:
@@ -55,7 +58,6 @@ class NP(Streamed):
         return self.predict(context, target_x, self._noise(self.eval_samples, context.x, key))
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> dist.Distribution:
-        """See NeuralProcess."""
         noise = self._noise(self.eval_samples, target_x, key)
         return self._mixture(*self.read(memory, target_x), target_x, noise)
 

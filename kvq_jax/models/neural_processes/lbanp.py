@@ -57,14 +57,8 @@ class LevelProcess(NeuralProcess):
         """The fields that every block of the model shares."""
         if self.features % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide features={self.features}")
-        return dict(
-            features=self.features,
-            num_heads=self.num_heads,
-            head_features=self.features // self.num_heads,
-            hidden=self.hidden,
-            op=self.op,
-            residual=self.residual,
-        )
+        shared = {name: getattr(self, name) for name in ("features", "num_heads", "hidden", "op", "residual")}
+        return dict(shared, head_features=self.features // self.num_heads)
 
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """At target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
@@ -81,7 +75,6 @@ class LevelProcess(NeuralProcess):
         return self.levels(context)
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
-        """See NeuralProcess."""
         return self.predict(self.decode(memory, target_x), target_mask)
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
@@ -163,9 +156,8 @@ class LBANP(LevelProcess):
 
     def setup(self):
         super().setup()
-        self.latents = self.param(
-            "latents", nn.initializers.normal(1.0), (self.num_latents, self.features), jnp.float32
-        )
+        shape = self.num_latents, self.features
+        self.latents = self.param("latents", nn.initializers.normal(1.0), shape, jnp.float32)
         self.encoder = [LatentLayer(functools.partial(PerceiverBlock, **self.sizes())) for _ in range(self.num_layers)]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:

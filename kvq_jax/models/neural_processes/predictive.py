@@ -40,17 +40,12 @@ def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     return dist.MixtureSameFamily(dist.Categorical(logits=jnp.zeros(mean.shape[:-1])), factorised(mean, std))
 
 
-def is_joint(predictive: dist.Distribution, y: jax.Array) -> bool:
-    """Whether a distribution of y [..., M, dy] is over all targets together."""
-    return predictive.batch_shape == y.shape[:-2]
-
-
 def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:
     """log p(y [..., M, dy]) over the targets that mask [..., M] keeps, [...]: a sum over points, or the joint density.
 
     In a joint distribution each absent target is independent with variance 1; its density is divided out.
     """
-    if not is_joint(predictive, y):
+    if predictive.batch_shape != y.shape[:-2]:  # not joint
         of_point = predictive.log_prob(y)
         return jnp.sum(of_point if mask is None else jnp.where(mask, of_point, 0), -1)
     flat = y.reshape(*y.shape[:-2], -1)

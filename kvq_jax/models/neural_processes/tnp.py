@@ -62,9 +62,8 @@ class TransformerProcess(NeuralProcess):
             return context
         which, noise = jax.random.split(need_key(key, "drop_y"))
         drop = jax.random.bernoulli(which, self.drop_y, context.y.shape)
-        return context._replace(
-            y=jnp.where(drop, jax.random.normal(noise, context.y.shape, context.y.dtype), context.y)
-        )
+        drawn = jax.random.normal(noise, context.y.shape, context.y.dtype)
+        return context._replace(y=jnp.where(drop, drawn, context.y))
 
 
 def unknown(x: jax.Array, dim_y: int) -> Points:
@@ -120,9 +119,8 @@ class MarginalProcess(TransformerProcess):
     def _mean_log_prob(self, points: Points) -> jax.Array:
         """Of points whose x are encodings."""
         prediction = predictive.factorised(*self.moments(points.x))
-        return predictive.log_prob(prediction, points.y, points.mask) / predictive.count(
-            points.mask, points.y.shape[-2]
-        )
+        count = predictive.count(points.mask, points.y.shape[-2])
+        return predictive.log_prob(prediction, points.y, points.mask) / count
 
 
 class TNPD(MarginalProcess):

@@ -1,0 +1,30 @@
+"""The initialisers that the linear layers of a model share."""
+
+from collections.abc import Sequence
+
+from flax import linen as nn
+
+from kvq_jax.nn import MLP, MultiHead
+from kvq_jax.nn.mixer import Block
+
+
+class Initialised(Block, kw_only=True):
+    """A model whose linear layers have initialisers of kvq_jax.nn.mlp.KERNEL_INITS and BIAS_INITS, by name."""
+
+    kernel_init: str = "lecun_normal"
+    bias_init: str = "fan_in_uniform"  # zero biases break untrained Intention: see kvq_jax.nn.MLP
+
+    @property
+    def inits(self) -> dict[str, str]:
+        """The initialisers, as a layer takes them."""
+        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+
+    @nn.nowrap
+    def mlp(self, features: Sequence[int], name: str, **options) -> MLP:
+        """A part of the model, with these initialisers."""
+        return MLP(features, **options, **self.inits, name=name)
+
+    @nn.nowrap
+    def attention(self, head_features: int) -> MultiHead:
+        """The multi-head attention of a model that has `num_heads`, `op` and `scaling`."""
+        return MultiHead(self.num_heads, head_features, self.op, scaling=self.scaling, **self.inits, name="attention")
