@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,4 +36,4 @@ def close(a, b, tolerance=1e-12):
 
 
 def trees_close(a, b, tolerance=1e-12):
-    jax.tree.map(lambda x, y: close(x, y, tolerance), a, b)
+    chex.assert_trees_all_close(a, b, rtol=tolerance, atol=tolerance)
