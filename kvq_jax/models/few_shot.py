@@ -23,9 +23,10 @@ from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
 from kvq_jax.nn import MLP, Mixer, Op, fourier_features, set_mean
+from kvq_jax.nn.mixer import Block
 
 
-class Regressor(Initialised):
+class Regressor(Block):
     """The interface. A model defines `__call__`; the number of outputs is that of the context."""
 
     def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> jax.Array:
@@ -41,7 +42,7 @@ class Regressor(Initialised):
         return masked_mean(jnp.square(error), whole_mask(target))
 
 
-class IntentionRegressor(Regressor):
+class IntentionRegressor(Initialised, Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), prediction = E_Q e_w(w(E_K, E_V)) with one encoder e_K (Intention paper, Eq. 12).
 
     The paper encodes the values with e_K too and has no decoder, but predicts 1 number and not the 1000 of e_K.
@@ -98,7 +99,7 @@ def _regress_encoded_values(encode, read, context: Points, target_x):
     return MLP((context.y.shape[-1],), name="value_decoder")(read(query, key, value))
 
 
-class AttentionRegressor(Regressor):
+class AttentionRegressor(Initialised, Regressor):
     """E_K = e_K(K), E_Q = e_K(Q), E_V = e_V(V), prediction = e_P(h_MHA(E_K, E_V, E_Q)) (Intention paper, Eq. 13).
 
     The paper has 5 heads and encoders of width 128, which 5 does not divide. It gives no width for a head. We follow
@@ -124,7 +125,7 @@ class AttentionRegressor(Regressor):
         return self.mlp((*self.decoder_features, context.y.shape[-1]), "decoder")(attended)
 
 
-class NeuralProcessRegressor(Regressor):
+class NeuralProcessRegressor(Initialised, Regressor):
     """prediction = e_P(mean_i e_H(K_i, V_i), Q), the conditional neural process (Intention paper, Eq. 14).
 
     The mean is the op 'uniform' with one query for all targets; without context it is zero. The first layer of e_P
@@ -145,7 +146,7 @@ class NeuralProcessRegressor(Regressor):
         return self.mlp((*self.decoder_features, context.y.shape[-1]), "decoder")(mean, target_x)
 
 
-class MAMLRegressor(Regressor):
+class MAMLRegressor(Initialised, Regressor):
     """prediction = e'_P(Q), where e'_P is e_P after gradient descent on MSE(e_P(K), V) (Intention paper, Eq. 15).
 
     Each task adapts its own copy of the parameters to the mean over its context points; without context they stay as

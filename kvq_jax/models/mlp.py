@@ -6,9 +6,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.models.initialised import Initialised
 
 
-class MLPRegressor(Regressor):
+class MLPRegressor(Initialised, Regressor):
     """prediction = e_P([K_1, V_1, ..., K_N, V_N, Q_j]) (Intention paper, Eq. 26), called as a few-shot regressor.
 
     The prediction depends on the order of the context, and the first call fixes N. A masked point is a point of zeros.

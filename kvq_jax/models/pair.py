@@ -6,10 +6,11 @@ from flax import linen as nn
 from flax.core import FrozenDict
 
 from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.models.initialised import Initialised
 from kvq_jax.nn import Mixer, Op
 
 
-class PairRegressor(Regressor):
+class PairRegressor(Initialised, Regressor):
     """E_K = e_K([K, V]), E_V = e_V([K, V]), E_Q = e_Q(Q), prediction = e_P(h(E_K, E_V, E_Q)).
 
     Intention paper, Eqs. 23 and 24. With num_heads=0, h is the op itself (h_int, the default); else it is multi-head
