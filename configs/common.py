@@ -1,4 +1,4 @@
-"""What configs share: their axes, complete sections, and edits by axes. Helpers, never a published number."""
+"""What configs share: axes, complete sections, edits by axes; published numbers only of tasks of several configs."""
 
 import dataclasses
 import itertools
@@ -17,6 +17,23 @@ PRESETS = ("quick", "tiny", "paper")
 _LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alpha=0.5, alpha_kind="sigmoid")}
 # The form of a model where the axis says 'base': the first row that holds.
 _FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
+# The CMANP paper's functions, as its code draws them.
+GAUSSIAN_PROCESS = dict(
+    kernel="rbf",
+    length_scale=(0.1, 0.6),
+    scale=(0.1, 1.0),
+    period=(0.1, 0.5),
+    noise=0.02,
+    t_scale=(0.0, 0.0),
+    t_freedom=2.1,
+    position=(-2.0, 2.0),
+    min_context=3,
+    max_context=46,
+    min_targets=3,
+    max_points=49,
+)
+# The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
+RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 _STEADY = dict(schedule="constant", warmup_steps=0, decay_begin=0, decay_steps=1, decay_rate=1.0)
 _STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
 _OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
@@ -141,6 +158,13 @@ def train(
     return dict(locals())
 
 
+def evaluation(
+    *, seed: int = 1000, validation_batches: int = 32, untrained: bool = False, **own: Any
+) -> dict[str, Any]:
+    """An evaluation section: what all experiments share, and the fields of its experiment's Evaluation."""
+    return dict(seed=seed, validation_batches=validation_batches, untrained=untrained) | own
+
+
 def edited(config: Mapping[str, Any], *tables: Edits) -> ConfigDict:
     """`config` after those of the edits that hold for its axes: one table after the other, row by row.
 
@@ -159,23 +183,30 @@ def edited(config: Mapping[str, Any], *tables: Edits) -> ConfigDict:
     return ConfigDict(config)
 
 
-# Few-shot regressors where no source says how narrow they may be: 128 wide in `quick`, 16 in `tiny`.
-NARROW_REGRESSORS = {
-    "preset=quick,model=intention": {"model": dict(key_features=(128, 128))},
-    "preset=quick,model=attention": {
-        "model": dict(key_features=(128,) * 3, value_features=(128,) * 3, decoder_features=(128,) * 2, head_features=32)
-    },
-    "preset=quick,model=neural_process": {"model": dict(encoder_features=(128, 128, 16), decoder_features=(128,) * 3)},
-    "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
-    "preset=quick,model=maml": {"model": dict(features=(64,) * 4)},
-    "preset=tiny,model=intention": {"model": dict(key_features=(16, 16))},
-    "preset=tiny,model=attention": {
-        "model": dict(key_features=(16,) * 3, value_features=(16,) * 3, decoder_features=(16,) * 2, head_features=8)
-    },
-    "preset=tiny,model=neural_process": {"model": dict(encoder_features=(16,) * 3, decoder_features=(16,) * 3)},
-    "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
-    "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
-}
+def attention_layers(width: int, head: int) -> dict[str, Any]:
+    """The layers of a narrower few-shot attention."""
+    wide = (width,) * 3
+    return dict(key_features=wide, value_features=wide, decoder_features=wide[:2], head_features=head)
+
+
+def process_layers(width: int) -> dict[str, Any]:
+    """The layers of a narrower few-shot neural process."""
+    return dict(encoder_features=(width, width, 16), decoder_features=(width,) * 3)
+
+
+def _regressors(preset: str, width: int, head: int, maml: int) -> Edits:
+    layers = {
+        "intention": dict(key_features=(width, width)),
+        "attention": attention_layers(width, head),
+        "neural_process": process_layers(width),
+        "mlp": dict(features=(width,) * 3),
+        "maml": dict(features=(maml,) * 4),
+    }
+    return {f"preset={preset},model={name}": {"model": changes} for name, changes in layers.items()}
+
+
+# Few-shot regressors where no source says how narrow they may be.
+NARROW_REGRESSORS = _regressors("quick", 128, head=32, maml=64) | _regressors("tiny", 16, head=8, maml=16)
 
 
 def narrow_neural_processes() -> Edits:

@@ -85,9 +85,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         train=common.train(
             70_400, 64, seeds=5, log_every=704, validate_every=3520, checkpoint_every=3520, select="best"
         ),
-        evaluation=dict(
-            seed=1000, validation_batches=78, untrained=False, tasks=10_000, batch_size=100, example_sets=6
-        ),
+        evaluation=common.evaluation(validation_batches=78, tasks=10_000, batch_size=100, example_sets=6),
     )
     return common.edited(config, EDITS)
 

@@ -97,7 +97,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         model=common.model(axes["model"], "encoder", table=CLASSIFIERS),
         optimizer=OPTIMIZERS[axes["model"]],
         train=common.train(60_000, 8, log_every=200, validate_every=1000, checkpoint_every=1000, select="best"),
-        evaluation=dict(seed=1000, validation_batches=64, untrained=False, tasks=1000, batch_size=8, example_tasks=1),
+        evaluation=common.evaluation(validation_batches=64, tasks=1000, batch_size=8, example_tasks=1),
     )
     swapped = {} if axes["op"] == "own" else {"": {"model": dict(op=common.op(axes["op"], alpha=1.0))}}
     return common.edited(config, AXES, EDITS, FIGURE14, swapped)

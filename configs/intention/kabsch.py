@@ -27,6 +27,15 @@ from ml_collections import ConfigDict
 from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
+TASK = dict(
+    pairs=5,
+    queries=5,
+    point_std=1.0,
+    angle=(0.0, 6.283185307179586),
+    scale=(0.5, 2.0),
+    translation_std=1.0,
+    noise_std=0.01,
+)
 CLOUDS = {"rabbit": "rabbit", "bunny": "bunny/stanford-bunny.obj"}
 
 
@@ -65,28 +74,12 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="intention/kabsch",
         experiment="intention.kabsch",
         axes=axes,
-        task=dict(
-            dimension=int(axes["dimension"]),
-            pairs=5,
-            queries=5,
-            point_std=1.0,
-            angle=(0.0, 6.283185307179586),
-            scale=(0.5, 2.0),
-            translation_std=1.0,
-            noise_std=0.01,
-        ),
+        task=dict(dimension=int(axes["dimension"])) | TASK,
         model=common.model(**SECTIONS[form][axes["model"]]),
         optimizer=common.optimizer("adam", 3e-4, clip_norm=1.0),
         train=common.train(100_000, 64, seeds=5, log_every=500, validate_every=2000, checkpoint_every=5000),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=32,
-            untrained=False,
-            tasks=10_000,
-            batch_size=100,
-            example_tasks=4,
-            cloud=CLOUDS[axes["cloud"]],
-            cloud_points=1500,
+        evaluation=common.evaluation(
+            tasks=10_000, batch_size=100, example_tasks=4, cloud=CLOUDS[axes["cloud"]], cloud_points=1500
         ),
     )
     return common.edited(config, EDITS, SIZES[form])

@@ -31,9 +31,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         model=common.model(axes["model"], fourier_levels=6),
         optimizer=common.optimizer("adam", RATES[axes["model"]], clip_norm=1.0),
         train=common.train(50_000, 8, seeds=5, log_every=500, validate_every=5000, checkpoint_every=2500),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=32,
+        evaluation=common.evaluation(
             untrained=True,
             tasks=10_000,
             batch_size=10,
@@ -61,19 +59,15 @@ EDITS = {
         "evaluation": dict(validation_batches=8, tasks=1000),
     },
     "preset=quick,model=intention": {"model": dict(key_features=(128,) * 4, weight_features=(128,))},
-    "preset=quick,model=attention": {
-        "model": dict(key_features=(64,) * 3, value_features=(64,) * 3, decoder_features=(64,) * 2, head_features=16)
-    },
-    "preset=quick,model=neural_process": {"model": dict(encoder_features=(128, 128, 16), decoder_features=(128,) * 3)},
+    "preset=quick,model=attention": {"model": common.attention_layers(64, head=16)},
+    "preset=quick,model=neural_process": {"model": common.process_layers(128)},
     "preset=tiny": {
         "train": dict(steps=40, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
         "evaluation": dict(validation_batches=1, tasks=20),
     },
     "preset=tiny,model=intention": {"model": dict(key_features=(32,) * 4, weight_features=(32,))},
-    "preset=tiny,model=attention": {
-        "model": dict(key_features=(16,) * 3, value_features=(16,) * 3, decoder_features=(16,) * 2, head_features=8)
-    },
-    "preset=tiny,model=neural_process": {"model": dict(encoder_features=(32, 32, 16), decoder_features=(32,) * 3)},
+    "preset=tiny,model=attention": {"model": common.attention_layers(16, head=8)},
+    "preset=tiny,model=neural_process": {"model": common.process_layers(32)},
     "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
 }
 

@@ -22,6 +22,7 @@ from configs import common
 from kvq_jax.models import TARGET_REGRESSORS
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
+TASK = dict(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-3)
 RATES = {"intention": 3e-5, "attention": 3e-5, "neural_process": 3e-4, "mlp": 3e-4, "maml": 3e-4}
 # Appendix 6's layers, in the few-shot regressors. The models of form=paper have them by default.
 REGRESSORS = {
@@ -41,18 +42,16 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="intention/policy_distillation",
         experiment="intention.policy_distillation",
         axes=axes,
-        task=dict(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-3),
+        task=TASK,
         model={
             "paper": lambda: dict(form="paper") | common.model(name, table=TARGET_REGRESSORS),
             "regression": lambda: common.model(name, **REGRESSORS[name]),
         }[form](),
         optimizer=common.optimizer("adam", RATES[name], clip_norm=1.0),
         train=common.train(100_000, 64, seeds=5, log_every=500, validate_every=2000, checkpoint_every=5000),
-        evaluation=dict(
-            seed=1000, validation_batches=32, untrained=False, tasks=1000, batch_size=20, example_tasks=1000
-        ),
+        evaluation=common.evaluation(tasks=1000, batch_size=20, example_tasks=1000),
     )
-    return common.edited(config, EDITS, *SIZES[form])
+    return common.edited(config, EDITS, SIZES[form])
 
 
 EDITS = {
@@ -67,27 +66,22 @@ EDITS = {
     },
 }
 SIZES = {
-    "paper": [
-        {  # a quarter, and a thirty-second
-            "preset=quick,model=intention": {"model": dict(value_features=(128, 128), decoder_features=(32,))},
-            "preset=quick,model=attention": {
-                "model": dict(value_features=(32, 32), decoder_features=(512,), head_features=32)
-            },
-            "preset=quick,model=neural_process": {
-                "model": dict(encoder_features=(128, 128), decoder_features=(128, 128, 32))
-            },
-            "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
-            "preset=tiny,model=intention": {"model": dict(value_features=(16, 16), decoder_features=(4,))},
-            "preset=tiny,model=attention": {
-                "model": dict(value_features=(4, 4), decoder_features=(64,), head_features=4)
-            },
-            "preset=tiny,model=neural_process": {
-                "model": dict(encoder_features=(16, 16), decoder_features=(16, 16, 4))
-            },
-            "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
-        }
-    ],
-    "regression": [common.NARROW_REGRESSORS, {"preset=tiny,model=intention": {"model": dict(weight_features=(16,))}}],
+    "paper": {  # a quarter, and a thirty-second
+        "preset=quick,model=intention": {"model": dict(value_features=(128, 128), decoder_features=(32,))},
+        "preset=quick,model=attention": {
+            "model": dict(value_features=(32, 32), decoder_features=(512,), head_features=32)
+        },
+        "preset=quick,model=neural_process": {
+            "model": dict(encoder_features=(128, 128), decoder_features=(128, 128, 32))
+        },
+        "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
+        "preset=tiny,model=intention": {"model": dict(value_features=(16, 16), decoder_features=(4,))},
+        "preset=tiny,model=attention": {"model": dict(value_features=(4, 4), decoder_features=(64,), head_features=4)},
+        "preset=tiny,model=neural_process": {"model": dict(encoder_features=(16, 16), decoder_features=(16, 16, 4))},
+        "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
+    },
+    "regression": common.NARROW_REGRESSORS
+    | {"preset=tiny,model=intention": {"model": dict(key_features=(16, 16), weight_features=(16,))}},
 }
 
 

@@ -38,14 +38,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
         model=common.model(axes["model"], table=WEIGHT_REGRESSORS, latent=int(axes["size"])),
         optimizer=common.optimizer("adam", 3e-4, clip_norm=1.0),
         train=common.train(100_000, 64, log_every=1000, validate_every=10_000, checkpoint_every=10_000),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=4,
-            untrained=False,
-            tasks=10_000,
-            batch_size=100,
-            threshold=0.05,
-            example_tasks=100,
+        evaluation=common.evaluation(
+            validation_batches=4, tasks=10_000, batch_size=100, threshold=0.05, example_tasks=100
         ),
     )
     return common.edited(config, EDITS)

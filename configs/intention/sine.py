@@ -17,6 +17,8 @@ from ml_collections import ConfigDict
 from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "maml")
+# Without the numbers of observations.
+TASK = dict(targets=200, amplitude=(0.1, 5.0), phase=(0.0, 3.141592653589793), position=(-6.0, 6.0))
 RATES = {"intention": 3e-4, "attention": 1e-4, "neural_process": 1e-4, "maml": 3e-3}
 
 
@@ -27,22 +29,12 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="intention/sine",
         experiment="regression",
         axes=axes,
-        task=dict(
-            name="sine",
-            min_context=10,
-            max_context=10,
-            targets=200,
-            amplitude=(0.1, 5.0),
-            phase=(0.0, 3.141592653589793),
-            position=(-6.0, 6.0),
-        ),
+        task=dict(name="sine", min_context=10, max_context=10) | TASK,
         data=None,
         model=common.model(axes["model"]),
         optimizer=common.optimizer("adam", RATES[axes["model"]], clip_norm=1.0),
         train=common.train(50_000, 8, seeds=5, log_every=500, validate_every=5000, checkpoint_every=2500),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=32,
+        evaluation=common.evaluation(
             untrained=True,
             tasks=10_000,
             batch_size=20,
@@ -65,16 +57,14 @@ EDITS = {
     },
     "preset=quick,model=intention": {"model": dict(key_features=(256,) * 4, weight_features=(256,))},
     "preset=quick,model=attention": {"model": dict(head_features=32)},
-    "preset=quick,model=neural_process": {"model": dict(encoder_features=(256, 256, 16), decoder_features=(256,) * 3)},
+    "preset=quick,model=neural_process": {"model": common.process_layers(256)},
     "preset=tiny": {
         "train": dict(steps=40, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
         "evaluation": dict(validation_batches=1, tasks=20),
     },
     "preset=tiny,model=intention": {"model": dict(key_features=(32,) * 4, weight_features=(32,))},
-    "preset=tiny,model=neural_process": {"model": dict(encoder_features=(32, 32, 16), decoder_features=(32,) * 3)},
-    "preset=tiny,model=attention": {
-        "model": dict(key_features=(16,) * 3, value_features=(16,) * 3, decoder_features=(16,) * 2, head_features=8)
-    },
+    "preset=tiny,model=neural_process": {"model": common.process_layers(32)},
+    "preset=tiny,model=attention": {"model": common.attention_layers(16, head=8)},
     "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
 }
 

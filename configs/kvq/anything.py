@@ -18,48 +18,19 @@ import dataclasses
 from ml_collections import ConfigDict
 
 from configs import common
+from configs.intention import kabsch, policy_distillation, sine
 from kvq_jax import models
 
-RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 WHEEL = dict(context=128, targets=50, drop=0.0, small_std=0.05, large_std=0.01)
 # Task -> its section.
 TASKS = {
-    "sine": dict(
-        min_context=1,
-        max_context=20,
-        targets=200,
-        amplitude=(0.1, 5.0),
-        phase=(0.0, 3.141592653589793),
-        position=(-6.0, 6.0),
-    ),
+    "sine": dict(min_context=1, max_context=20) | sine.TASK,
     "pixels": dict(min_context=1, max_context=22),
-    "gp": dict(
-        kernel="rbf",
-        length_scale=(0.1, 0.6),
-        scale=(0.1, 1.0),
-        period=(0.1, 0.5),
-        noise=0.02,
-        t_scale=(0.0, 0.0),
-        t_freedom=2.1,
-        position=(-2.0, 2.0),
-        min_context=3,
-        max_context=46,
-        min_targets=3,
-        max_points=49,
-    ),
-    "fixed_wheels": WHEEL | dict(deltas=RADII),
+    "gp": common.GAUSSIAN_PROCESS,
+    "fixed_wheels": WHEEL | dict(deltas=common.RADII),
     "fresh_wheels": WHEEL | dict(delta=(0.0, 1.0)),
-    "policy_distillation": dict(observations=5, target_std=1.0, place_std=0.5, linearised_alpha=1e-3),
-    "kabsch": dict(
-        dimension=2,
-        pairs=5,
-        queries=5,
-        point_std=1.0,
-        angle=(0.0, 6.283185307179586),
-        scale=(0.5, 2.0),
-        translation_std=1.0,
-        noise_std=0.01,
-    ),
+    "policy_distillation": policy_distillation.TASK,
+    "kabsch": dict(dimension=2) | kabsch.TASK,
 }
 RATES = {"few_shot": 1e-3, "neural_process": 5e-4}
 # Axes -> why they do not fit.
@@ -82,16 +53,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         model=common.model(name, **({} if axes["op"] == "own" else {"op": common.op(axes["op"])})),
         optimizer=common.optimizer("adam", RATES[row.family], schedule="cosine", clip_norm=1.0),
         train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=32,
-            untrained=False,
-            tasks=10_000,
-            batch_size=20,
-            example_tasks=4,
-            counts=(),
-            example_counts=(),
-        ),
+        evaluation=common.evaluation(tasks=10_000, batch_size=20, example_tasks=4, counts=(), example_counts=()),
     )
     return common.edited(config, AXES, EDITS, common.NARROW_REGRESSORS, common.narrow_neural_processes())
 

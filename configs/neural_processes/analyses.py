@@ -48,20 +48,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="neural_processes/analyses",
         experiment="neural_processes.analyses",
         axes=axes,
-        task=dict(
-            kernel="rbf",
-            length_scale=(0.1, 0.6),
-            scale=(0.1, 1.0),
-            period=(0.1, 0.5),
-            noise=0.02,
-            t_scale=(0.0, 0.0),
-            t_freedom=2.1,
-            position=(-2.0, 2.0),
-            min_context=3,
-            max_context=46,
-            min_targets=3,
-            max_points=49,
-        ),
+        task=common.GAUSSIAN_PROCESS,
         model=common.model(
             axes["model"],
             features=int(axes["width"]),
@@ -70,10 +57,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         ),
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
         train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
-        evaluation=dict(
-            seed=1000,
-            validation_batches=32,
-            untrained=False,
+        evaluation=common.evaluation(
             kernels=("rbf", "matern"),
             tasks=48_000,
             batch_size=16,

@@ -24,6 +24,7 @@ sizes here. Models that draw samples act on one, as published.
 from ml_collections import ConfigDict
 
 from configs import common
+from configs.common import RADII
 
 LATENT = dict(objective="elbo", train_samples=1, eval_samples=1)
 SMALL = dict(features=16, embed_depth=3, hidden=64, num_heads=1, num_layers=4)
@@ -44,8 +45,6 @@ _CHANGES = {
 }
 MODELS = tuple(_CHANGES)
 _FLOORED = "|".join(common.floored())
-# The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
-RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 # Protocol -> the wheels to train on, tasks in a batch (the published wheels are one), the rounds that are played.
 _PROTOCOLS = {
     "code": (dict(name="fixed_wheels", deltas=RADII, small_std=0.05, large_std=0.01), 1, "published"),
@@ -66,10 +65,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
         loss="own",
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
         train=common.train(100_000, batch_size, log_every=500, validate_every=5000, checkpoint_every=5000),
-        evaluation=dict(
-            seed=1000,
+        evaluation=common.evaluation(
             validation_batches=4,
-            untrained=False,
             wheels=played,
             deltas=(0.7, 0.9, 0.95, 0.99, 0.995),
             rounds=2000,
