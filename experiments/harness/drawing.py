@@ -3,10 +3,14 @@
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from experiments.harness.errors import UserError
 
 INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 RED, BLUE, GREEN, AMBER, VIOLET = "#c8372d", "#2f6db5", "#3d9150", "#d99013", "#8a5fb0"
@@ -43,8 +47,36 @@ def hide_after(shown: int, axes: list[list[Axes]]) -> None:
             axis.tick_params(labelbottom=True)
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Writes the picture, making its folder; returns its path."""
+def required(found: Any, needs: str) -> Any:
+    """The results `found`. Raises UserError where there are none; needs: 'Figure 3 needs results of <config>'."""
+    if not found:
+        raise UserError(f"{needs}; there {'are' if 'results' in needs else 'is'} none")
+    return found
+
+
+def draw_against(axis: Axes, truth, prediction, **look) -> None:
+    """Predictions against the truth, a dot for each number, and the line on which they are equal."""
+    axis.axline((0, 0), slope=1, color=INK, linewidth=0.8)
+    axis.plot(truth.ravel(), prediction.ravel(), ".", **look)
+
+
+def box(axis: Axes, **settings) -> None:
+    """Makes the axis a faint box without ticks, where only shapes matter; settings: of Axes.set."""
+    axis.set(xticks=[], yticks=[], **settings)
+    axis.grid(False)
+    axis.spines[:].set(visible=True, color=FAINT)
+
+
+def legend_below(figure: Figure, looks: Sequence[dict]) -> None:
+    """One legend for all panels, in one line; looks: color, label and so on of each of its entries."""
+    handles = [Line2D([], [], **look) for look in looks]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+
+
+def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable[Sequence] = ()) -> Path:
+    """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path."""
+    if columns:
+        save_numbers(path.with_suffix(".csv"), columns, rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return path

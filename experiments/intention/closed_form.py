@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 from experiments.regression.labels import METHODS, label, model_of
@@ -30,14 +29,6 @@ def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result
     return _in_order(
         _comparable(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result)))
     )
-
-
-def required(results: Sequence[Result], experiment: str, figure: str, choose: Callable = chosen) -> dict[str, Result]:
-    """What `choose` chooses. Raises UserError where there is no result."""
-    found = choose(results, experiment)
-    if not found:
-        raise UserError(f"{figure} needs results of intention/{experiment}; there are none")
-    return found
 
 
 def model_name(result: Result) -> str:

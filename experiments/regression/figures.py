@@ -172,6 +172,5 @@ def _all_points(arrays: Arrays, column: int | None = None) -> dict[str, np.ndarr
 
 
 def _draw_points(axis: Axes, model: str, example: Arrays) -> None:
-    axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
-    axis.plot(example["target_y"], example["trained/prediction"], ".", color=colour(model), markersize=3)
+    drawing.draw_against(axis, example["target_y"], example["trained/prediction"], color=colour(model), markersize=3)
     axis.set(xlabel="truth", ylabel="prediction")

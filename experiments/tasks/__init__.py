@@ -8,8 +8,6 @@ from experiments.tasks.policy_distillation import PolicyDistillation
 from experiments.tasks.sine import Sine
 from experiments.tasks.wheel import FixedWheels, FreshWheels
 
-__all__ = ["TASKS", "Task", "has_oracle", "marginals", "oracle_log_likelihood"]
-
 # Name -> sampler of a Task, as in the config's `task.name`.
 TASKS = {
     "sine": Sine,

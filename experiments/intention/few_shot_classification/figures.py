@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.intention.few_shot_classification.tables import (
     ENCODER_NAMES,
@@ -36,8 +35,7 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
         if result.name == EXPERIMENT and row_of(result) in _KERNELS and result.axes["latent"] != "base"
     ]
     own = list(chosen(own, list(ENCODER_NAMES)).values())
-    if not own:
-        raise UserError(f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128; there are none")
+    drawing.required(own, f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
     rows = []
     for row, (name, colour) in _KERNELS.items():
@@ -54,8 +52,7 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     first = own[0]
     axis.set_title(f"{first.content['facts']['data']}\n{encoder_name(first)}, preset {first.preset}", fontsize=9)
     columns = ["kernel", "latent", "accuracy_percent", "interval_95", "preset"]
-    drawing.save_numbers(folder / "figure14.csv", columns, rows)
-    return drawing.save(figure, folder / "figure14.png")
+    return drawing.save(figure, folder / "figure14.png", columns, rows)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:

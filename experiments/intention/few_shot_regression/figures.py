@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.intention.few_shot_regression.tables import MODELS, few_shot_results, task_name
 from experiments.regression import figures as drawn
@@ -16,7 +15,7 @@ from experiments.regression.labels import PHASES, by_count, label
 
 def figure6(results: Sequence[Result], folder: Path) -> Path:
     """Sine curves: the truth, the context and every model's prediction, by number of observations (Section 5.1)."""
-    chosen = _required(results, "sine", "Figure 6")
+    chosen = drawing.required(few_shot_results(results, "sine"), "Figure 6 needs results of intention/sine")
     counts = next(iter(chosen.values())).examples["counts"]
     figure, axes = drawing.new_figure(1, len(counts), sharex=True, sharey=True)
     rows = []
@@ -35,15 +34,14 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     _legend(figure, chosen)
     figure.suptitle(_heading("Sine regression: trained solid, untrained dashed", chosen))
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
-    drawing.save_numbers(folder / "figure6.csv", ["model", "phase", "observations", "x", "y", "prediction"], rows)
-    return drawing.save(figure, folder / "figure6.png")
+    columns = ["model", "phase", "observations", "x", "y", "prediction"]
+    return drawing.save(figure, folder / "figure6.png", columns, rows)
 
 
 def figure7(results: Sequence[Result], folder: Path) -> Path:
     """MSE over the number of observations on sine curves and on pixels, trained and untrained (Section 5.1)."""
     panels = {name: chosen for name in ("sine", "pixels") if (chosen := few_shot_results(results, name))}
-    if not panels:
-        raise UserError("Figure 7 needs results of intention/sine or intention/pixels; there are none")
+    drawing.required(panels, "Figure 7 needs results of intention/sine or intention/pixels")
     figure, axes = drawing.new_figure(1, len(panels), width=4.4, height=3.6)
     rows = []
     for axis, chosen in zip(axes[0], panels.values()):
@@ -57,13 +55,12 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
             axis.text(0.98, 0.98, "missing: " + ", ".join(missing), **where)
     _legend(figure, MODELS)
     columns = ["task", "preset", "model", "phase", "observations", "mean", "sem", "median", "n"]
-    drawing.save_numbers(folder / "figure7.csv", columns, rows)
-    return drawing.save(figure, folder / "figure7.png")
+    return drawing.save(figure, folder / "figure7.png", columns, rows)
 
 
 def figure13(results: Sequence[Result], folder: Path) -> Path:
     """Completed digits: for each number of observed pixels, the context and every model's image (Appendix 4.2)."""
-    chosen = _required(results, "pixels", "Figure 13")
+    chosen = drawing.required(few_shot_results(results, "pixels"), "Figure 13 needs results of intention/pixels")
     first = next(iter(chosen.values()))
     counts, tasks = first.examples["counts"], min(2, len(first.examples["target_y"]))
     names = ["observed", *(f"{label(model)}\n{phase}" for model in chosen for phase in PHASES), "truth"]
@@ -87,15 +84,7 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
         axis.set_title(name, fontsize=6.5)
     figure.suptitle(_heading(f"{task_name(first)} from a number of observed pixels", chosen), fontsize=9)
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
-    drawing.save_numbers(folder / "figure13.csv", ["model", "phase", "image", "observations", "mse"], rows)
-    return drawing.save(figure, folder / "figure13.png")
-
-
-def _required(results: Sequence[Result], experiment: str, figure: str) -> dict[str, Result]:
-    chosen = few_shot_results(results, experiment)
-    if not chosen:
-        raise UserError(f"{figure} needs results of intention/{experiment}; there are none")
-    return chosen
+    return drawing.save(figure, folder / "figure13.png", ["model", "phase", "image", "observations", "mse"], rows)
 
 
 def _errors(model: str, result: Result) -> list[tuple]:
@@ -112,11 +101,9 @@ def _heading(text: str, chosen: Mapping[str, Result]) -> str:
 
 
 def _legend(figure, models) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=colour(model), label=label(model)) for model in models]
-    handles += [Line2D([], [], color=drawing.INK, linestyle=drawn.LINES[phase], label=phase) for phase in PHASES]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    looks = [dict(color=colour(model), label=label(model)) for model in models]
+    looks += [dict(color=drawing.INK, linestyle=drawn.LINES[phase], label=phase) for phase in PHASES]
+    drawing.legend_below(figure, looks)
 
 
 FIGURES = {"intention/figure6": figure6, "intention/figure7": figure7, "intention/figure13": figure13}

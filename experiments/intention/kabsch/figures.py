@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.closed_form import answers, model_name, of_one_cloud, required, short
+from experiments.intention.closed_form import answers, chosen, model_name, of_one_cloud, short
 from experiments.regression.figures import colour
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -22,7 +22,7 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
 
     The curves are measured on the validation tasks; the numbers are the means of the evaluation, over more tasks.
     """
-    found = required(results, "kabsch", "Figure 10")
+    found = drawing.required(chosen(results, "kabsch"), "Figure 10 needs results of intention/kabsch")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.4, height=3.9)
     labels = [_draw_training(axis, model, result) for model, result in found.items()]
@@ -43,8 +43,7 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     ends = [(result.content["steps"], result.metrics["trained/mse"]["mean"]) for result in found.values()]
     rows += [(f"{model}, evaluation", *end) for model, end in zip(found, ends)]
     rows += [(METHODS[method], "", summary["mean"]) for method, summary in answers(first).items()]
-    drawing.save_numbers(folder / "figure10.csv", ["predictions_of", "step", "mse"], rows)
-    return drawing.save(figure, folder / "figure10.png")
+    return drawing.save(figure, folder / "figure10.png", ["predictions_of", "step", "mse"], rows)
 
 
 def figure11(results: Sequence[Result], folder: Path) -> Path:
@@ -53,7 +52,7 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     The first row is the paper's, Intention at its end; then the other models, the truth in grey behind all of them. Of
     the maps that examples.npz holds it is the one that turns the cloud furthest.
     """
-    found = required(results, "kabsch", "Figure 11", of_one_cloud)
+    found = drawing.required(of_one_cloud(results, "kabsch"), "Figure 11 needs results of intention/kabsch")
     examples = {model: result.examples for model, result in found.items()}
     result = next(iter(found.values()))
     first = result.examples
@@ -78,8 +77,7 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
         _frame(axis, points)
     drawing.hide_after(3 + len(examples), axes)
     figure.suptitle(f"From {len(pairs[0])} pairs to a whole map (preset {result.preset})", fontsize=10)
-    drawing.save_numbers(folder / "figure11.csv", ["model", "mse_of_the_cloud"], errors.items())
-    return drawing.save(figure, folder / "figure11.png")
+    return drawing.save(figure, folder / "figure11.png", ["model", "mse_of_the_cloud"], errors.items())
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
@@ -139,7 +137,7 @@ def _draw_cloud(axis: Axes, cloud: np.ndarray, where: np.ndarray, title: str) ->
     x = cloud[:, 0]
     axis.scatter(*where.T[:2], c=x, cmap="viridis", vmax=x.max() + 0.2 * np.ptp(x), s=3.0, linewidths=0, zorder=3)
     axis.set_title(title, fontsize=8.5)
-    _clear(axis)
+    drawing.box(axis, aspect="equal")
 
 
 def _turned_furthest(arrays: Mapping[str, np.ndarray]) -> int:
@@ -158,14 +156,7 @@ def _draw_pairs(axis: Axes, points: np.ndarray, images: np.ndarray) -> None:
         axis.plot(*start, "o", color=drawing.INK, fillstyle="none", markersize=4)
         axis.plot(*end, "o", color=drawing.INK, markersize=4)
     axis.set_title(f"{len(points)} observed pairs", fontsize=8.5)
-    _clear(axis)
-
-
-def _clear(axis: Axes) -> None:
-    """Equal units and a faint box, no ticks: only shapes matter."""
-    axis.set(xticks=[], yticks=[], aspect="equal")
-    axis.grid(False)
-    axis.spines[:].set(visible=True, color=drawing.FAINT)
+    drawing.box(axis, aspect="equal")
 
 
 def _frame(axis: Axes, points: np.ndarray) -> None:

@@ -1,9 +1,7 @@
 """The table of the generalised Kabsch task: the numbers of Figure 10 of the Intention paper."""
 
-from collections.abc import Sequence
+import functools
 
-from experiments.harness.results import Result
-from experiments.harness.tables import Table
 from experiments.intention.closed_form import error_table, table_of
 
 _WORDS = dict(
@@ -11,11 +9,6 @@ _WORDS = dict(
     figure="Figure 10",
     note="The oracles fit the same noisy pairs; without noise both are exact.",
 )
-
-
-def run_table(results: Sequence[Result]) -> Table:
-    """One run: its error beside those of the methods that know the task."""
-    return error_table(results, **_WORDS)
-
-
+# One run: its error beside those of the methods that know the task.
+run_table = functools.partial(error_table, **_WORDS)
 TABLES = {"intention/figure10": table_of("kabsch", **_WORDS)}

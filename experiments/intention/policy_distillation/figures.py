@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.closed_form import answers, model_name, required, short
+from experiments.intention.closed_form import answers, chosen, model_name, short
 from experiments.regression.figures import colour
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -25,7 +25,7 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     use: the models are given squared distances. The dot of an observation is the larger, the greater the Gaussian is
     there.
     """
-    found = required(results, "policy_distillation", "Figure 8")
+    found = _required(results, "Figure 8")
     examples = {model: result.examples for model, result in found.items()}
     shown = min(_SHOWN, len(next(iter(examples.values()))["target"]))
     figure, axes = drawing.new_figure(2, shown, width=2.3, height=2.35)
@@ -38,18 +38,13 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     _legend(figure, found)
     figure.suptitle(f"Where is the target? (preset {next(iter(found.values())).preset})", fontsize=10)
     rows = [
-        (
-            model,
-            environment + 1,
-            *arrays["target"][environment].tolist(),
-            *arrays["trained/prediction"][environment].tolist(),
-        )
+        (model, number, *coordinates)
         for model, arrays in examples.items()
-        for environment in range(shown)
+        for number, coordinates in enumerate(np.hstack([arrays["target"], arrays["trained/prediction"]]).tolist(), 1)
+        if number <= shown
     ]
     columns = ["model", "environment", "target_x", "target_y", "prediction_x", "prediction_y"]
-    drawing.save_numbers(folder / "figure8.csv", columns, rows)
-    return drawing.save(figure, folder / "figure8.png")
+    return drawing.save(figure, folder / "figure8.png", columns, rows)
 
 
 def figure9(results: Sequence[Result], folder: Path) -> Path:
@@ -57,7 +52,7 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
 
     Means and medians are those of result.json; the violins show the environments of examples.npz, which are others.
     """
-    found = required(results, "policy_distillation", "Figure 9")
+    found = _required(results, "Figure 9")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.6, height=3.6)
     bodies = [
@@ -91,8 +86,7 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     summaries = {name.replace("\n", " "): summary for name, _, _, summary in bodies}
     summaries[METHODS["trilateration"]] = answers(first)["trilateration"]
     rows = [(name, *(summary[number] for number in numbers)) for name, summary in summaries.items()]
-    drawing.save_numbers(folder / "figure9.csv", ["predictions_of", *numbers], rows)
-    return drawing.save(figure, folder / "figure9.png")
+    return drawing.save(figure, folder / "figure9.png", ["predictions_of", *numbers], rows)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
@@ -104,11 +98,15 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
         _draw_environment(axis, {model: arrays}, environment)
         axis.set_title(f"environment {environment + 1}")
     axis = axes[0][2]
-    axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
-    axis.plot(arrays["target"].ravel(), arrays["trained/prediction"].ravel(), ".", color=colour(model), markersize=2)
+    drawing.draw_against(axis, arrays["target"], arrays["trained/prediction"], color=colour(model), markersize=2)
     axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
     figure.suptitle(f"{model_name(result)}, preset {result.preset}", fontsize=10)
     return drawing.save(figure, folder / "figure.png")
+
+
+def _required(results: Sequence[Result], figure: str) -> dict[str, Result]:
+    found = chosen(results, "policy_distillation")
+    return drawing.required(found, f"{figure} needs results of intention/policy_distillation")
 
 
 def errors(result: Result, predictions: str) -> np.ndarray:
@@ -149,9 +147,7 @@ def _draw_reward(axis: Axes, target: np.ndarray, reach: float) -> None:
     reward = np.exp(-(squares[:, None] + squares) / 2)
     look = dict(levels=np.linspace(0.1, 0.98, 9), colors=drawing.FAINT, linewidths=0.7)
     axis.contour(target[0] + offsets, target[1] + offsets, reward, **look)
-    axis.grid(False)
-    axis.set(xticks=[], yticks=[])
-    axis.spines[:].set(visible=True, color=drawing.FAINT)
+    drawing.box(axis)
 
 
 def _draw_predictions(
@@ -175,15 +171,10 @@ def _draw_violin(axis: Axes, place: int, shade: str, values: np.ndarray) -> None
 
 
 def _legend(figure, models) -> None:
-    from matplotlib.lines import Line2D
-
     marks = [(label(model), colour(model), "*", 9) for model in models]
     marks += [("observation (larger: nearer)", drawing.INK, "o", 5), ("target", drawing.INK, "+", 9)]
-    handles = [
-        Line2D([], [], label=name, color=shade, marker=mark, markersize=size, linestyle="")
-        for name, shade, mark, size in marks
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    names = ("label", "color", "marker", "markersize")
+    drawing.legend_below(figure, [dict(zip(names, mark), linestyle="") for mark in marks])
 
 
 FIGURES = {"intention/figure8": figure8, "intention/figure9": figure9}

@@ -1,9 +1,7 @@
 """The table of policy distillation: the numbers of Figure 9 of the Intention paper."""
 
-from collections.abc import Sequence
+import functools
 
-from experiments.harness.results import Result
-from experiments.harness.tables import Table
 from experiments.intention.closed_form import error_table, table_of
 
 _WORDS = dict(
@@ -11,11 +9,6 @@ _WORDS = dict(
     figure="Figure 9",
     note="To predict the mean of all targets has an MSE of 1.",
 )
-
-
-def run_table(results: Sequence[Result]) -> Table:
-    """One run: its error beside those of the methods that know the task."""
-    return error_table(results, **_WORDS)
-
-
+# One run: its error beside those of the methods that know the task.
+run_table = functools.partial(error_table, **_WORDS)
 TABLES = {"intention/figure9": table_of("policy_distillation", **_WORDS)}

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.intention.scaling import tables
 from experiments.intention.scaling.tables import STATISTICS, Search, dimension, size, smallest_size
@@ -23,9 +22,7 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
 
     An open mark with an arrow: no size up to this one, the largest tried, was enough.
     """
-    found = tables.searches(results)
-    if not found:
-        raise UserError("Figure 3 needs results of intention/scaling; there are none")
+    found = drawing.required(tables.searches(results), "Figure 3 needs results of intention/scaling")
     threshold, preset = tables.threshold_of(results), tables.own_results(results)[0].preset
     figure, axes = drawing.new_figure(1, len(STATISTICS), width=3.8, height=3.4, sharey=True)
     for axis, statistic in zip(axes[0], STATISTICS):
@@ -53,8 +50,7 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
         for tried, error in search.items()
     ]
     columns = [*head, *(f"smallest_by_{statistic}" for statistic in STATISTICS)]
-    drawing.save_numbers(folder / "figure3.csv", columns, rows)
-    return drawing.save(figure, folder / "figure3.png")
+    return drawing.save(figure, folder / "figure3.png", columns, rows)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
@@ -62,8 +58,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     (result,) = results
     model, arrays = model_of(result), result.examples
     figure, ((axis,),) = drawing.new_figure(1, 1, width=3.6, height=3.6)
-    axis.axline((0, 0), slope=1, color=drawing.INK, linewidth=0.8)
-    axis.plot(arrays["weights"].ravel(), arrays["trained/prediction"].ravel(), ".", color=colour(model), markersize=4)
+    drawing.draw_against(axis, arrays["weights"], arrays["trained/prediction"], color=colour(model), markersize=4)
     axis.set(xlabel="true weight", ylabel="predicted weight", aspect="equal")
     title = f"{label(model)}, d = {dimension(result)}, size {size(result)}, preset {result.preset}"
     axis.set_title(title, fontsize=8)

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
 
 EXPERIMENT = "intention/untrained"
@@ -106,15 +105,13 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 def _of_all(number: str, results: Sequence[Result], folder: Path) -> Path:
     own = [result for result in results if result.name == EXPERIMENT and result.axes["figure"] == number]
     found = comparable(own, EXPERIMENT, lambda result: number)
-    if not found:
-        raise UserError(f"Figure {number} needs a result of {EXPERIMENT} with figure={number}; there is none")
+    drawing.required(found, f"Figure {number} needs a result of {EXPERIMENT} with figure={number}")
     return _save(found[number], folder, f"figure{number}")
 
 
 def _save(result: Result, folder: Path, name: str) -> Path:
     figure, columns, rows = _DRAW[result.axes["figure"]](result)
-    drawing.save_numbers(folder / f"{name}.csv", columns, rows)
-    return drawing.save(figure, folder / f"{name}.png")
+    return drawing.save(figure, folder / f"{name}.png", columns, rows)
 
 
 FIGURES = {f"intention/figure{number}": functools.partial(_of_all, number) for number in _DRAW}

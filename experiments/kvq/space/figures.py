@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
 
 EXPERIMENT = "kvq/space"
@@ -15,8 +14,7 @@ _COLUMNS = 6
 def space(results: Sequence[Result], folder: Path) -> Path:
     """What every operator predicts, untrained, from one small context."""
     found = comparable(results, EXPERIMENT, lambda result: EXPERIMENT)
-    if not found:
-        raise UserError(f"The picture of KVQ space needs a result of {EXPERIMENT}; there is none")
+    drawing.required(found, f"The picture of KVQ space needs a result of {EXPERIMENT}")
     return _draw(found[EXPERIMENT], folder, "space")
 
 
@@ -43,8 +41,7 @@ def _draw(result: Result, folder: Path, name: str) -> Path:
         rows += [(op, float(at), float(value)) for at, value in zip(arrays["grid"], prediction)]
     drawing.hide_after(len(ops), axes)
     figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
-    drawing.save_numbers(folder / f"{name}.csv", ["op", "x", "prediction"], rows)
-    return drawing.save(figure, folder / f"{name}.png")
+    return drawing.save(figure, folder / f"{name}.png", ["op", "x", "prediction"], rows)
 
 
 FIGURES = {"kvq/space": space}
