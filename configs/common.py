@@ -40,14 +40,9 @@ _OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
 
 
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
-    """The axes of a config string 'model=maml,preset=quick'.
+    """The axes of a config string 'model=maml,preset=quick', which follows the colon of --config.
 
-    Args:
-      arg: what follows the colon of --config.
-      **axes: name of an axis -> its values, the first of which is the default.
-
-    Raises:
-      ValueError: an unknown axis or value; names the nearest known one.
+    The first of an axis's values is its default. Raises ValueError for an unknown axis or value, with the nearest.
     """
     chosen = {name: next(iter(values)) for name, values in axes.items()}
     for part in filter(None, (arg or "").split(",")):
@@ -76,10 +71,8 @@ def resolved(axes: dict[str, str], table: Mapping[str, Mapping[str, str]]) -> di
 def take_form(axes: dict[str, str]) -> str:
     """The form of a model: 'paper' or 'regression'. The axis `form` stays in `axes` only where it changes the cell.
 
-    'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML.
-
-    Raises:
-      ValueError: MAML in the paper's form: the paper has none.
+    'base' is the paper's form in `paper`, and a few-shot regressor in the other presets and for MAML. Raises ValueError
+    for MAML in the paper's form: the paper has none.
     """
     form = axes.pop("form")
     own = first(_FORMS, axes)
@@ -94,13 +87,8 @@ def take_form(axes: dict[str, str]) -> str:
 def section(cls: type, *given: str, **changes: Any) -> dict[str, Any]:
     """A complete section: every field of a dataclass or linen module, at its default or as `changes` say.
 
-    Args:
-      cls: the dataclass or module.
-      *given: fields that are no part of the config, since the experiment sets them.
-      **changes: field -> value.
-
-    Raises:
-      ValueError: a change of an unknown field, with the nearest; a field without a default that is not changed.
+    The fields `given` are no part of the config, since the experiment sets them. Raises ValueError for a change of an
+    unknown field, with the nearest, and for a field without a default that is not changed.
     """
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in _OF_FLAX}
     for name in changes:
@@ -121,12 +109,10 @@ def operators() -> tuple[str, ...]:
 
 
 def op(name: str, **positive: Any) -> str | dict[str, Any]:
-    """The section of an operator that learns its alpha, if it has one; otherwise its name.
+    """The section of an operator, a row of OPERATORS, that learns its alpha, if it has one; otherwise its name.
 
-    Args:
-      name: a row of OPERATORS.
-      **positive: changes for the operators that take any positive alpha, such as alpha=1.0. The Informers, defined
-        for alpha in (0, 1), always start at 0.5.
+    `positive` are changes for the operators that take any positive alpha, such as alpha=1.0. The Informers, defined for
+    alpha in (0, 1), always start at 0.5.
     """
     domain = choose(OPERATORS, name, "op").alpha
     if domain is None:

@@ -44,12 +44,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
     file, own, data = _EXPERIMENTS[axes["experiment"]]
     config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
     config |= dict(name="kvq/operators", axes=config["axes"] | axes)
-    return common.edited(config, _swapped(axes["op"]), EDITS)
-
-
-def _swapped(op: str) -> common.Edits:
-    swap = dict(op=common.op(op))
-    return {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}
+    swap = dict(op=common.op(axes["op"]))
+    return common.edited(config, {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}, EDITS)
 
 
 EDITS = {

@@ -28,17 +28,12 @@ from configs import common
 from kvq_jax.models import family
 
 MODELS = tuple(family("neural_process"))
+STDS, PROTOCOLS = ("published", "same"), ("code", "text", "slides")
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, std, protocol."""
-    axes = common.parse_axes(
-        arg,
-        model=family("neural_process"),
-        preset=common.PRESETS,
-        std=("published", "same"),
-        protocol=("code", "text", "slides"),
-    )
+    axes = common.parse_axes(arg, model=MODELS, preset=common.PRESETS, std=STDS, protocol=PROTOCOLS)
     config = dict(
         name="neural_processes/gp",
         experiment="neural_processes.gp",
@@ -88,6 +83,5 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The cells of Table 4, and the models with a floor under the standard deviation again, without it."""
-    return [{"model": model, "std": "published"} for model in family("neural_process")] + [
-        {"model": model, "std": "same"} for model in common.floored()
-    ]
+    cells = {"published": MODELS, "same": common.floored()}
+    return [{"model": model, "std": std} for std, models in cells.items() for model in models]

@@ -49,8 +49,7 @@ def _outputs(stack: str, each: int = 1) -> Size:
     return lambda tensors: len(_find(tensors, f"{stack}.{max(_numbers(tensors, stack))}.bias")) // each
 
 
-# The published names of the encoders: enc1 and enc2 without a latent, denc and lenc with one. An unescaped dot is
-# enough.
+# The published names of the encoders: enc1 and enc2 without a latent, denc and lenc with one.
 _ENCODER, _POOLING = "(enc1|denc)", "(enc2|lenc)"
 _POINT = f"(embedder|{_POOLING}.net_pre(.0)?).0.weight"  # the first layer that sees (x, y)
 # Class -> its fields that tensors determine (None: they do not); the table of a subclass wins over those of its bases.
@@ -110,14 +109,9 @@ class Imported:
 def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> Imported:
     """The model `name` with published tensors as its parameters, each used exactly once.
 
-    Args:
-      name: of the model, a key of TORCH_NAMES.
-      tensors: published name -> array.
-      changes: fields of the model; they win over what the tensors determine and over the published defaults.
-
-    Raises:
-      UserError: an unknown name or field, a bad value, tensors of another model, too many or too few, or of another
-      shape.
+    `name` is a key of TORCH_NAMES. `changes` are fields of the model; they win over what the tensors determine and over
+    the published defaults. Raises UserError: an unknown name or field, a bad value, tensors of another model, too many
+    or too few, or of another shape.
     """
     renamings, cls = settings.choose(TORCH_NAMES, name, "model"), MODELS[name].cls
     defaults = {field: given.default for field, given in settings.fields_of(cls).items()}

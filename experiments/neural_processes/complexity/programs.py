@@ -61,24 +61,20 @@ def conditioning(model: Model, n: int) -> Program | None:
 
 def querying(model: Model, n: int, m: int) -> Program:
     """(memory of n points, or the points; targets [m]) -> moments at the targets; by blocks: one sample of them."""
-    x, key = _points(m).x, jax.random.key(0)
-    remember = conditioning(model, n)
-    if remember is None:
-
-        def anew(variables, context, x):
-            return _moments(model.module.apply(variables, context, x, key=key))
-
-        return Program(anew, (model.variables, _points(n), x))
+    key, remember = jax.random.key(0), conditioning(model, n)
+    method = "query" if remember else "__call__"
 
     def query(variables, memory, x):
-        return _moments(model.module.apply(variables, memory, x, key=key, method="query"))
+        prediction = model.module.apply(variables, memory, x, key=key, method=method)
+        return prediction.mean, prediction.variance
 
     def by_blocks(variables, state, x):
         seen, size = Points(*(jnp.zeros((0, 1)),) * 2), model.module.block_size
         return sample(model.module, variables, seen, x, key=key, block_size=size, num_samples=1, state=state)
 
-    run = by_blocks if hasattr(model.module, "block_size") else query
-    return Program(run, (model.variables, jax.eval_shape(remember.run, *remember.arguments), x))
+    run = by_blocks if remember and hasattr(model.module, "block_size") else query
+    memory = jax.eval_shape(remember.run, *remember.arguments) if remember else _points(n)
+    return Program(run, (model.variables, memory, _points(m).x))
 
 
 def updating(model: Model, n: int, u: int) -> Program | None:
@@ -89,10 +85,7 @@ def updating(model: Model, n: int, u: int) -> Program | None:
     if not has_state(model.module, model.variables):
         return conditioning(model, n + u)
     state = jax.eval_shape(remember.run, *remember.arguments)
-
-    def update(variables, state, context):
-        return _condition(model, variables, context, state)
-
+    update = lambda variables, state, context: _condition(model, variables, context, state)
     return Program(update, (model.variables, state, _points(u)))
 
 
@@ -105,8 +98,7 @@ def judging(model: Model, n: int, m: int) -> Program:
     return Program(log_likelihood, (model.variables, _points(n), _points(m)))
 
 
-# Phase -> (model, context points, other points: targets or new points) -> its program; None: the model has no such
-# phase.
+# Phase -> (model, context points, targets or new points) -> its program; None: the model has no such phase.
 PHASES: dict[str, Callable[[Model, int, int], Program | None]] = {
     "conditioning": lambda model, n, m: conditioning(model, n),
     "querying": querying,
@@ -136,10 +128,6 @@ def device_peak() -> int | None:
 
 def _condition(model: Model, variables: Any, context: Points, state: Any = None) -> Any:
     return condition(model.module, variables, context, model.chunk, state=state)
-
-
-def _moments(prediction) -> tuple[jax.Array, jax.Array]:
-    return prediction.mean, prediction.variance
 
 
 def _points(n: int) -> Points:

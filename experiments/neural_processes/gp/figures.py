@@ -1,6 +1,7 @@
 """Pictures of one-dimensional meta-regression from results: functions, predictions, and the likelihoods of Table 4."""
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ CONFIGS = tables.CONFIGS
 _BAND = 2  # standard deviations on each side
 _ACROSS = 4  # panels in a line
 _LEAST = -3  # log-likelihood that is drawn
+_LINE, _BROKEN = dict(linewidth=1.4), dict(linewidth=1.0, linestyle="--")
 _PREDICTION = "trained/prediction"  # among the examples of a result
 
 
@@ -49,9 +51,8 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
-    panels = [axis for line in axes for axis in line]
     rows = []
-    for axis, (model, result) in zip(panels, cells.items()):
+    for axis, (model, result) in zip(itertools.chain(*axes), cells.items()):
         arrays = result.examples
         row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
         _draw_function(axis, arrays, row, column)
@@ -139,10 +140,7 @@ def _required(results: Sequence[Result], figure: str) -> tables.Cells:
 
 def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
     """The posterior of the true kernel, the prediction, and the points of one function; hollow: outside the context."""
-    looks = (
-        ("oracle", drawing.INK, 0.13, dict(linewidth=1.0, linestyle="--")),
-        (_PREDICTION, drawing.RED, 0.2, dict(linewidth=1.4)),
-    )
+    looks = ("oracle", drawing.INK, 0.13, _BROKEN), (_PREDICTION, drawing.RED, 0.2, _LINE)
     for name, colour, alpha, line in looks:
         mean, std = arrays[name][row, column]
         axis.fill_between(arrays["x"], mean - _BAND * std, mean + _BAND * std, color=colour, alpha=alpha, linewidth=0)
@@ -161,11 +159,8 @@ def _explain(figure: Figure, axes: Sequence[Sequence[Axes]]) -> None:
     point = functools.partial(Line2D, [], [], marker="o", linestyle="none", color=drawing.INK)
     red, ink = (functools.partial(Line2D, [], [], color=colour) for colour in (drawing.RED, drawing.INK))
     shown = {
-        f"prediction ± {_BAND} std": (Patch(color=drawing.RED, alpha=0.3), red(linewidth=1.4)),
-        f"posterior of the true kernel ± {_BAND} std": (
-            Patch(color=drawing.INK, alpha=0.2),
-            ink(linewidth=1.0, linestyle="--"),
-        ),
+        f"prediction ± {_BAND} std": (Patch(color=drawing.RED, alpha=0.3), red(**_LINE)),
+        f"posterior of the true kernel ± {_BAND} std": (Patch(color=drawing.INK, alpha=0.2), ink(**_BROKEN)),
         "context": point(),
         "not shown to the model": point(fillstyle="none"),
     }

@@ -76,11 +76,8 @@ def agent(model: NeuralProcess, variables: Any, stages: int) -> Agent:
 def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:
     """The arms [..., T] that UCB pulls: the first at random, later ones by the largest mean + exploration * deviation.
 
-    Args:
-      agent: the player.
-      wheel: T rounds of any number of wheels [...], which play at once.
-      key: of the first arm, the noise in the history and the model's samples; wheels share none of them.
-      exploration: weight of the standard deviation.
+    The wheels [...] of T rounds play at once. `key` is of the first arm, the noise in the history and the model's
+    samples; wheels share none of them.
     """
     batch, rounds = wheel.x.shape[:-2], wheel.x.shape[-2]
     first_key, loop_key = jax.random.split(key)
@@ -109,11 +106,8 @@ def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:
 
 def regret(wheel: Wheel, arms: Array) -> Array:
     """The cost of each round [..., T] beside the best arm on average, in realised rewards: at times negative."""
-    return _paid(wheel, wheel.best) - _paid(wheel, arms)
-
-
-def _paid(wheel: Wheel, arms: Array) -> Array:
-    return jnp.take_along_axis(wheel.reward, arms[..., None], -1)[..., 0]
+    paid = lambda arms: jnp.take_along_axis(wheel.reward, arms[..., None], -1)[..., 0]
+    return paid(wheel.best) - paid(arms)
 
 
 def _put(rows: Array, row: Array, index: Array) -> Array:
