@@ -21,14 +21,12 @@ def chosen(results: Sequence[Result], experiment: str) -> dict[str, Result]:
     is chosen.
     """
     own = _each_training(results, experiment)
-    return _in_order(_comparable(own, experiment, lambda result: (_form(result), _dimension(result))))
+    return _by_model(own, experiment, lambda result: (_form(result), _dimension(result)))
 
 
 def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result]:
     """As `chosen`, all with one point cloud, a real one first."""
-    return _in_order(
-        _comparable(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result)))
-    )
+    return _by_model(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result)))
 
 
 def model_name(result: Result) -> str:
@@ -73,18 +71,15 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
     return Table(title, ["predictions of", "MSE", "median"], rows, caption, facts=told)
 
 
-def table_of(experiment: str, **words: str) -> Callable:
-    """The table of an experiment: a function of all results, None without any of its own. words: of error_table."""
-
-    def table(results: Sequence[Result]) -> Table | None:
-        own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
-        return error_table(list(own.values()), models=MODELS, **words) if own else None
-
-    return table
+def table_of(results: Sequence[Result], experiment: str, **words: str) -> Table | None:
+    """The table of an experiment, from all results; None without any of its own. words: of error_table."""
+    own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
+    return error_table(list(own.values()), models=MODELS, **words) if own else None
 
 
-def _comparable(results: Sequence[Result], experiment: str, variant: Callable) -> dict[str, Result]:
-    return comparable(results, f"intention/{experiment}", model_of, variant=variant)
+def _by_model(results: Sequence[Result], experiment: str, variant: Callable) -> dict[str, Result]:
+    found = comparable(results, f"intention/{experiment}", model_of, variant=variant)
+    return {model: found[model] for model in MODELS if model in found}
 
 
 def _each_training(results: Sequence[Result], experiment: str) -> list[Result]:
@@ -93,17 +88,13 @@ def _each_training(results: Sequence[Result], experiment: str) -> list[Result]:
     return list({_training(result): result for result in sorted(own, key=_cloud, reverse=True)}.values())
 
 
-def _in_order(by_model: dict[str, Result]) -> dict[str, Result]:
-    return {model: by_model[model] for model in MODELS if model in by_model}
-
-
 def _row(result: Result) -> Row:
     return model_of(result), _form(result)
 
 
 def _form(result: Result) -> str:
     """That of a model in another form than the preset's own, '' else."""
-    return result.axes["form"] if "form" in result.axes else ""
+    return result.axes.get("form", "")
 
 
 def _name(row: Row) -> str:
@@ -113,14 +104,12 @@ def _name(row: Row) -> str:
 
 def _dimension(result: Result) -> int:
     """Of the space, the plane first; policy distillation has no other."""
-    task = result.config["task"]
-    return task["dimension"] if "dimension" in task else 2
+    return result.config["task"].get("dimension", 2)
 
 
 def _cloud(result: Result) -> tuple[bool, str]:
     """The point cloud that a run draws, real ones first; policy distillation has none."""
-    evaluation = result.config["evaluation"]
-    cloud = evaluation["cloud"] if "cloud" in evaluation else ""
+    cloud = result.config["evaluation"].get("cloud", "")
     return cloud == "rabbit", cloud
 
 

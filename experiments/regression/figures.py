@@ -61,11 +61,9 @@ def draw_errors(axis: Axes, model: str, result: Result) -> None:
             axis.plot(counts, mean, **line(model, phase))
             low = np.maximum(mean - sem, mean / 2)
             axis.fill_between(counts, low, mean + sem, color=colour(model), alpha=0.15, linewidth=0)
-    axis.set_yscale("log")
+    axis.set(yscale="log", xlabel="observations", ylabel="mean squared error")
     if max(counts, default=1) > 100:
         axis.set_xscale("log")
-    axis.set_xlabel("observations")
-    axis.set_ylabel("mean squared error")
 
 
 def draw_losses(axis: Axes, model: str, result: Result) -> None:

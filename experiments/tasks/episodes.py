@@ -6,8 +6,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from experiments.data.image_classes import Split
-
 
 class Images(flax.struct.PyTreeNode):
     """The images of one split, on the device.
@@ -19,10 +17,6 @@ class Images(flax.struct.PyTreeNode):
     image: jax.Array
     member: jax.Array
     training: bool = flax.struct.field(pytree_node=False)
-
-    @classmethod
-    def of(cls, split: Split, training: bool) -> "Images":
-        return cls(split.image, split.member, training)
 
 
 class Episode(flax.struct.PyTreeNode):
@@ -60,11 +54,7 @@ class Episodes:
     def sample(self, key: jax.Array, data: Images) -> Episode:
         """One episode of the images of a split."""
         number = self.draw(key, data.member)
-        shape = data.image.shape[1:]
-        context, target = (
-            data.image[part].reshape(-1, *shape) for part in (number[:, : self.shot], number[:, self.shot :])
-        )
-        context_label, target_label = (
-            jnp.repeat(jnp.eye(self.way), count, axis=0) for count in (self.shot, self.query)
-        )
+        parts = number[:, : self.shot], number[:, self.shot :]
+        context, target = (data.image[part].reshape(-1, *data.image.shape[1:]) for part in parts)
+        context_label, target_label = (jnp.repeat(jnp.eye(self.way), n, axis=0) for n in (self.shot, self.query))
         return Episode(context, context_label, target, target_label, data.training)

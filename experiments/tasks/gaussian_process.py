@@ -98,9 +98,7 @@ class GaussianProcess:
         the end, are the targets, in most_targets slots. Empty slots are 0.
         """
         n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
-        uniform = jax.random.uniform(
-            uniform_key, (self.max_points + 3,)
-        )  # one draw: random numbers are slow to compile
+        uniform = jax.random.uniform(uniform_key, (self.max_points + 3,))  # one draw: they are slow to compile
         x = _within(self.position, uniform[:-3, None])
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
@@ -134,9 +132,8 @@ class GaussianProcess:
 
     def _student(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         scale_key, noise_key = jax.random.split(key)
-        return _within(self.t_scale, jax.random.uniform(scale_key, shape)) * jax.random.t(
-            noise_key, self.t_freedom, shape
-        )
+        scale = _within(self.t_scale, jax.random.uniform(scale_key, shape))
+        return scale * jax.random.t(noise_key, self.t_freedom, shape)
 
 
 def _gamma(hyperparameters: Hyperparameters) -> jax.Array:

@@ -105,14 +105,10 @@ def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class FixedWheels:
-    """The published code's training: the same wheels, with the same context and targets, in every step.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Wheels:
+    """What both readings have: the first rounds of a wheel are context, the last ones targets."""
 
-    A task is all wheels together, [wheels, n, ...]: one task is a batch of the published code.
-    """
-
-    deltas: tuple
     context: int
     targets: int
     drop: float  # probability that a reward of the context is noise instead, N(0, 1), drawn anew in every step
@@ -120,37 +116,51 @@ class FixedWheels:
     large_std: float
 
     def __post_init__(self):
-        _check(self)
+        if self.context < 1 or self.targets < 1:
+            raise ValueError(f"context and targets must be at least 1, got {self.context} and {self.targets}")
+        if not 0 <= self.drop <= 1:
+            raise ValueError(f"drop is a probability, got {self.drop}")
+        self._rewards()
+
+    def _rewards(self) -> Rewards:
+        return Rewards(self.small_std, self.large_std)
+
+    def _task(self, key: jax.Array, wheel: Wheel) -> Task:
+        parts = slice(self.context), slice(self.context, None)
+        context, target = (Points(wheel.x[..., part, :], wheel.reward[..., part, :]) for part in parts)
+        if self.drop:
+            context = context._replace(y=drop_rewards(key, context.y, self.drop))
+        return Task(context, target)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedWheels(_Wheels):
+    """The published code's training: the same wheels, with the same context and targets, in every step.
+
+    A task is all wheels together, [wheels, n, ...]: one task is a batch of the published code.
+    """
+
+    deltas: tuple
 
     def data(self) -> dict[str, Wheel]:
         """The published wheels to train on; to validate and to test, unseen rounds of the same radii."""
-        points, rewards = self.context + self.targets, Rewards(self.small_std, self.large_std)
+        points, rewards, orders = self.context + self.targets, self._rewards(), list(enumerate(self.deltas))
 
         def wheels(start):
-            return stack(
-                [published_wheel(points, delta, order, rewards, start) for order, delta in enumerate(self.deltas)]
-            )
+            return stack([published_wheel(points, delta, order, rewards, start) for order, delta in orders])
 
         return {split: wheels(start) for start, split in enumerate(("train", "validation", "test"))}
 
     def sample(self, key: jax.Array, data: Wheel) -> Task:
         """The wheels of a split: context [wheels, context, ...] and targets [wheels, targets, ...]."""
-        return _task(key, data, self)
+        return self._task(key, data)
 
 
 @dataclasses.dataclass(frozen=True)
-class FreshWheels:
+class FreshWheels(_Wheels):
     """The paper's text: a new wheel for every task, its radius uniform in `delta`."""
 
     delta: tuple
-    context: int
-    targets: int
-    drop: float  # as in FixedWheels
-    small_std: float  # of Rewards
-    large_std: float
-
-    def __post_init__(self):
-        _check(self)
 
     def data(self) -> dict[str, None]:
         """Every wheel is drawn from a key."""
@@ -160,8 +170,7 @@ class FreshWheels:
         """One wheel. `data` is not used."""
         delta_key, wheel_key, task_key = jax.random.split(key, 3)
         delta = jax.random.uniform(delta_key, (), minval=self.delta[0], maxval=self.delta[1])
-        rewards = Rewards(self.small_std, self.large_std)
-        return _task(task_key, sample_wheel(wheel_key, self.context + self.targets, delta, rewards), self)
+        return self._task(task_key, sample_wheel(wheel_key, self.context + self.targets, delta, self._rewards()))
 
 
 WHEELS = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
@@ -172,24 +181,3 @@ def drop_rewards(key: jax.Array, reward: jax.Array, probability: float) -> jax.A
     drop_key, noise_key = jax.random.split(key)
     dropped = jax.random.bernoulli(drop_key, probability, reward.shape)
     return jnp.where(dropped, jax.random.normal(noise_key, reward.shape), reward)
-
-
-def _task(key: jax.Array, wheel: Wheel, task: FixedWheels | FreshWheels) -> Task:
-    """The first rounds as context, the last ones as targets."""
-    rounds = Points(wheel.x, wheel.reward)
-    context, target = _part(rounds, 0, task.context), _part(rounds, task.context, None)
-    if task.drop:
-        context = context._replace(y=drop_rewards(key, context.y, task.drop))
-    return Task(context, target)
-
-
-def _part(points: Points, begin: int, end: int | None) -> Points:
-    return Points(points.x[..., begin:end, :], points.y[..., begin:end, :])
-
-
-def _check(task: FixedWheels | FreshWheels) -> None:
-    if task.context < 1 or task.targets < 1:
-        raise ValueError(f"context and targets must be at least 1, got {task.context} and {task.targets}")
-    if not 0 <= task.drop <= 1:
-        raise ValueError(f"drop is a probability, got {task.drop}")
-    Rewards(task.small_std, task.large_std)

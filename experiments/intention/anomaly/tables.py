@@ -55,7 +55,7 @@ def accuracy(result: Result) -> Cell:
 def label(result: Result) -> str:
     """'Transformer, 1 layer'."""
     model, depth = _place(result)
-    return f"{_name(model)}, {_layers(depth)}"
+    return f"{MODELS.get(model, model)}, {_layers(depth)}"
 
 
 def described(result: Result) -> str:
@@ -75,10 +75,18 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], depth
         columns.append(mark_best(ours, smaller_is_better=False) if len(models) > 1 else ours)
         columns.append([_published(model, depth) for model in models])
         heads += [_layers(depth), f"{_layers(depth)}, the paper's"]
-    rows = [(_name(model), list(cells)) for model, *cells in zip(models, *columns)]
-    own = list(found.values())
-    told = facts(own, "trained/accuracy")
-    return Table("Set anomaly detection: accuracy", heads, rows, _caption(own, told, len(models) > 1), facts=told)
+    rows = [(MODELS.get(model, model), list(cells)) for model, *cells in zip(models, *columns)]
+    own, best = list(found.values()), f", {BEST}" if len(models) > 1 else ""
+    first, told = own[0], facts(own, "trained/accuracy")
+    size = first.config["task"]["set_size"]
+    caption = (
+        f"{described(first)}; {SPLITS[first.axes['splits']]}. Preset {told['preset']}, "
+        f"{several(result.steps for result in own)} steps ('m of n': the weights are those of step m, of the best "
+        f"validation loss), {told['seeds']} seed(s); mean ± standard error over {told['n']} sets of {size}{best}; "
+        f"chance is {100 / size:g} %. The paper's numbers are of all of CIFAR-100 with the features of a ResNet-34 and "
+        "have no error bars."
+    )
+    return Table("Set anomaly detection: accuracy", heads, rows, caption, facts=told)
 
 
 def _published(model: str, depth: int) -> Cell | str:
@@ -86,24 +94,8 @@ def _published(model: str, depth: int) -> Cell | str:
     return Cell(PAPER[model][LAYERS.index(depth)], decimals=1) if known else "(none)"
 
 
-def _caption(results: Sequence[Result], told: Mapping[str, str], marked: bool) -> str:
-    first = results[0]
-    size, best = first.config["task"]["set_size"], f", {BEST}" if marked else ""
-    return (
-        f"{described(first)}; {SPLITS[first.axes['splits']]}. Preset {told['preset']}, "
-        f"{several(result.steps for result in results)} steps ('m of n': the weights are those of step m, of the best "
-        f"validation loss), {told['seeds']} seed(s); mean ± standard error over {told['n']} sets of {size}{best}; "
-        f"chance is {100 / size:g} %. The paper's numbers are of all of CIFAR-100 with the features of a ResNet-34 and "
-        "have no error bars."
-    )
-
-
 def _place(result: Result) -> tuple[str, int]:
     return result.axes["model"], int(result.axes["layers"])
-
-
-def _name(model: str) -> str:
-    return MODELS.get(model, model)
 
 
 def _layers(depth: int) -> str:

@@ -38,7 +38,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(CLASSIFIERS, config.model, "config.model", encoder=encoder)
     evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
     found = _load(config.data, task, data_dir)
-    data = {split: Images.of(getattr(found, split), training=split == "train") for split in image_classes.SPLITS}
+    parts = {split: getattr(found, split) for split in image_classes.SPLITS}
+    data = {split: Images(part.image, part.member, training=split == "train") for split, part in parts.items()}
 
     def apply(variables, episode: Episode, key=None):
         """Scores [..., M, way], and the collections that a training step updates."""
@@ -80,7 +81,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.example_tasks)
 
-    facts = {"data": found.name, "classes": {split: len(getattr(found, split).names) for split in image_classes.SPLITS}}
+    facts = {"data": found.name, "classes": {split: len(part.names) for split, part in parts.items()}}
     return Experiment(init, task.sample, loss, evaluate, examples, data, facts)
 
 

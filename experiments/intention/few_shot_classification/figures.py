@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
@@ -88,7 +89,8 @@ def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
             asked = number - context.shape[1]
             if asked >= 0:
                 right = answers[label, asked] == label
-                axis.add_patch(_frame(place, label, _RIGHT if right else _WRONG))
+                look = dict(fill=False, edgecolor=_RIGHT if right else _WRONG, linewidth=1.8, zorder=3)
+                axis.add_patch(Rectangle((place, -label - 0.92), 0.92, 0.92, **look))
                 if not right:
                     style = dict(color="white", backgroundcolor=_WRONG, fontsize=5, zorder=4)
                     axis.text(place + 0.06, -label - 0.3, answers[label, asked] + 1, **style)
@@ -97,12 +99,6 @@ def _draw_episode(axis: Axes, arrays: dict[str, np.ndarray]) -> None:
     axis.grid(False)
     axis.spines[:].set_visible(False)
     axis.set_title(f"{context.shape[1]} images of each class, then some to classify ({size}x{size})", fontsize=8.5)
-
-
-def _frame(place: float, label: int, colour: str):
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((place, -label - 0.92), 0.92, 0.92, fill=False, edgecolor=colour, linewidth=1.8, zorder=3)
 
 
 def _rows(values: np.ndarray, label: np.ndarray) -> np.ndarray:

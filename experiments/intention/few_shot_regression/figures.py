@@ -28,8 +28,7 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
                 axis.plot(x, prediction, **line(model, phase))
                 rows += [(model, phase, int(count), *map(float, numbers)) for numbers in zip(x, y, prediction)]
         drawn.draw_truth(axis, next(iter(examples.values())))
-        axis.set_title(f"{count} observations")
-        axis.set_xlabel("x")
+        axis.set(title=f"{count} observations", xlabel="x")
     axes[0][0].set_ylabel("y")
     _legend(figure, chosen)
     figure.suptitle(_heading("Sine regression: trained solid, untrained dashed", chosen))

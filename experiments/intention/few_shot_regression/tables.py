@@ -1,6 +1,7 @@
 """Tables of few-shot regression (Intention paper, Section 5.1): the numbers of Figure 7."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
@@ -62,12 +63,9 @@ def _source(result: Result) -> int:
     return _SOURCES.index(result.config["data"]["source"]) if result.config["data"] else 0
 
 
-def _figure7(experiment: str) -> Callable:
-    def table(results: Sequence[Result]) -> Table | None:
-        chosen = few_shot_results(results, experiment)
-        return run_table(list(chosen.values()), MODELS) if chosen else None
-
-    return table
+def _figure7(experiment: str, results: Sequence[Result]) -> Table | None:
+    chosen = few_shot_results(results, experiment)
+    return run_table(list(chosen.values()), MODELS) if chosen else None
 
 
-TABLES = {"intention/figure7_sine": _figure7("sine"), "intention/figure7_pixels": _figure7("pixels")}
+TABLES = {f"intention/figure7_{name}": functools.partial(_figure7, name) for name in ("sine", "pixels")}

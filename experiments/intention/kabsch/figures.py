@@ -25,11 +25,8 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     found = drawing.required(chosen(results, "kabsch"), "Figure 10 needs results of intention/kabsch")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.4, height=3.9)
-    labels = [_draw_training(axis, model, result) for model, result in found.items()]
-    labels += [_draw_answer(axis, method, summary["mean"]) for method, summary in answers(first).items()]
-    axis.set_yscale("log")
+    labels = _draw_errors(axis, found)
     axis.set_xlim(0, first.content["steps"])
-    axis.set(xlabel="training steps", ylabel="mean squared error")
     _write_beside(axis, labels)
     noise = first.config["task"]["noise_std"]
     axis.set_title(
@@ -84,49 +81,44 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run: its error over training, and one point cloud."""
     (result,) = results
     model, arrays = model_of(result), result.examples
-    figure, axes = drawing.new_figure(1, 3, width=2.9, height=3.0)
-    _draw_training(axes[0][0], model, result)
-    for method, summary in answers(result).items():
-        _draw_answer(axes[0][0], method, summary["mean"])
-    axes[0][0].set_yscale("log")
-    axes[0][0].set(
-        xlabel="training steps", ylabel="mean squared error", title=f"{model_name(result)}, preset {result.preset}"
-    )
-    axes[0][0].legend(fontsize=7)
+    figure, ((errors, *clouds),) = drawing.new_figure(1, 3, width=2.9, height=3.0)
+    _draw_errors(errors, {model: result})
+    errors.set_title(f"{model_name(result)}, preset {result.preset}")
+    errors.legend(fontsize=7)
     shown = _turned_furthest(arrays)
-    _draw_cloud(axes[0][1], arrays["cloud"], arrays["target"][shown], "truth")
-    _draw_cloud(axes[0][2], arrays["cloud"], arrays["trained/prediction"][shown], "prediction")
-    for axis in axes[0][1:]:
-        _frame(axis, np.concatenate([arrays["target"][shown], arrays["trained/prediction"][shown]]))
+    images = {"truth": arrays["target"][shown], "prediction": arrays["trained/prediction"][shown]}
+    for axis, (title, image) in zip(clouds, images.items()):
+        _draw_cloud(axis, arrays["cloud"], image, title)
+        _frame(axis, np.concatenate([*images.values()]))
     return drawing.save(figure, folder / "figure.png")
 
 
-Label = tuple[float | None, str, str]  # a mean error, how to write it, and its colour
+Label = tuple[float | None, str, str]  # a mean error, of what, and its colour
 
 
-def _draw_training(axis: Axes, model: str, result: Result) -> Label:
-    """Draws the validation losses; returns the mean error of the evaluation."""
-    axis.plot(*zip(*result.content["validation_losses"]), color=colour(model), label=label(model))
-    mean = result.metrics["trained/mse"]["mean"]
-    return mean, f"{short(mean)}  {label(model)}", colour(model)
-
-
-def _draw_answer(axis: Axes, method: str, mean: float | None) -> Label:
-    """Draws the mean error of a method that is told what to learn, and returns it."""
-    if mean is not None:
-        axis.axhline(mean, color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
-    return mean, f"{short(mean)}  {METHODS[method]}", drawing.INK
+def _draw_errors(axis: Axes, found: Mapping[str, Result]) -> list[Label]:
+    """Draws the models' validation losses and the methods' errors; returns the mean errors of the evaluation."""
+    labels = []
+    for model, result in found.items():
+        axis.plot(*zip(*result.content["validation_losses"]), color=colour(model), label=label(model))
+        labels.append((result.metrics["trained/mse"]["mean"], label(model), colour(model)))
+    for method, summary in answers(next(iter(found.values()))).items():
+        if summary["mean"] is not None:
+            axis.axhline(summary["mean"], color=drawing.INK, linewidth=0.9, linestyle=_LINES[method], label=method)
+        labels.append((summary["mean"], METHODS[method], drawing.INK))
+    axis.set(yscale="log", xlabel="training steps", ylabel="mean squared error")
+    return labels
 
 
 def _write_beside(axis: Axes, labels: Sequence[Label]) -> None:
-    """Each text beside its height on a logarithmic axis, from above, moved down where it would cover the one above it.
+    """Each number beside its height on a logarithmic axis, from above, moved down where it would cover the one above.
 
     An error of None, which is not finite, is above all others.
     """
     low, high = np.log10(axis.get_ylim())
     room, gap = high - low, 0.062
     place = 1.1
-    labels = [(math.inf if mean is None else mean, text, shade) for mean, text, shade in labels]
+    labels = [(math.inf if mean is None else mean, f"{short(mean)}  {name}", shade) for mean, name, shade in labels]
     for mean, text, shade in sorted(labels, reverse=True):
         place = min((np.log10(mean) - low) / room, place - gap)
         axis.text(1.015, place, text, transform=axis.transAxes, color=shade, fontsize=8, va="center")

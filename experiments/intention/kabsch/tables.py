@@ -11,4 +11,4 @@ _WORDS = dict(
 )
 # One run: its error beside those of the methods that know the task.
 run_table = functools.partial(error_table, **_WORDS)
-TABLES = {"intention/figure10": table_of("kabsch", **_WORDS)}
+TABLES = {"intention/figure10": functools.partial(table_of, experiment="kabsch", **_WORDS)}

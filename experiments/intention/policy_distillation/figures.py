@@ -17,6 +17,8 @@ _SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lo
 _TARGET = dict(marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6)
 _FLOOR = 1e-9  # of the errors that Figure 9 draws: below it rounding has its say
 
+Examples = Mapping[str, Mapping[str, np.ndarray]]  # model -> what examples.npz holds
+
 
 def figure8(results: Sequence[Result], folder: Path) -> Path:
     """Four environments: observations, reward, target and every model's prediction; below, the target's surroundings.
@@ -115,7 +117,7 @@ def errors(result: Result, predictions: str) -> np.ndarray:
     return np.mean((arrays[predictions].astype(float) - arrays["target"]) ** 2, -1)
 
 
-def _draw_environment(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int) -> None:
+def _draw_environment(axis: Axes, examples: Examples, environment: int) -> None:
     first = next(iter(examples.values()))
     target, places = first["target"][environment], first["places"][environment]
     half = max(2.2, 0.4 + np.abs(target).max(), 0.4 + np.abs(places).max())
@@ -127,7 +129,7 @@ def _draw_environment(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray
     axis.set(xlim=(-half, half), ylim=(-half, half), aspect="equal")
 
 
-def _draw_surroundings(axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int) -> None:
+def _draw_surroundings(axis: Axes, examples: Examples, environment: int) -> None:
     x, y = next(iter(examples.values()))["target"][environment]
     _draw_reward(axis, np.array([x, y]), 2 * _ZOOM)
     _draw_predictions(axis, examples, environment, size=12)
@@ -150,9 +152,7 @@ def _draw_reward(axis: Axes, target: np.ndarray, reach: float) -> None:
     drawing.box(axis)
 
 
-def _draw_predictions(
-    axis: Axes, examples: Mapping[str, Mapping[str, np.ndarray]], environment: int, size: float
-) -> None:
+def _draw_predictions(axis: Axes, examples: Examples, environment: int, size: float) -> None:
     for model, arrays in reversed(examples.items()):  # Intention last, on top
         look = dict(color=colour(model), markersize=size, markeredgecolor="white", markeredgewidth=0.6)
         axis.plot(*arrays["trained/prediction"][environment], "*", **look, zorder=5, label=label(model))

@@ -11,4 +11,4 @@ _WORDS = dict(
 )
 # One run: its error beside those of the methods that know the task.
 run_table = functools.partial(error_table, **_WORDS)
-TABLES = {"intention/figure9": table_of("policy_distillation", **_WORDS)}
+TABLES = {"intention/figure9": functools.partial(table_of, experiment="policy_distillation", **_WORDS)}

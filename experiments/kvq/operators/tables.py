@@ -45,8 +45,7 @@ def operators(results: Sequence[Result]) -> Table | None:
         "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
     }
     steps = _by_experiment(found, lambda result, _: result.content["steps"])
-    selected = [place[0] for place, result in found.items() if result.config["train"]["select"] == "best"]
-    chosen = sorted(set(selected))
+    chosen = sorted({name for (name, _), result in found.items() if result.config["train"]["select"] == "best"})
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
         ["operator", *(column.head for column in COLUMNS.values())],

@@ -36,8 +36,7 @@ def _draw(result: Result, folder: Path, name: str) -> Path:
         axis.plot(arrays["grid"], prediction, color=drawing.RED)
         values, marker = (arrays["sign"], "s") if labels else (arrays["y"], "o")
         axis.plot(arrays["x"], values, marker, color=drawing.INK, markersize=4)
-        axis.set_title(op)
-        axis.set_ylim(-2.2, 2.2)
+        axis.set(title=op, ylim=(-2.2, 2.2))
         rows += [(op, float(at), float(value)) for at, value in zip(arrays["grid"], prediction)]
     drawing.hide_after(len(ops), axes)
     figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
