@@ -47,9 +47,7 @@ def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     chosen = {name: next(iter(values)) for name, values in axes.items()}
     for part in filter(None, (arg or "").split(",")):
         name, _, value = part.partition("=")
-        if name not in axes:
-            raise ValueError(unknown("axis", name, axes))
-        if value not in axes[name]:
+        if value not in choose(axes, name, "axis"):
             raise ValueError(unknown(name, value, axes[name]))
         chosen[name] = value
     return chosen
@@ -92,8 +90,7 @@ def section(cls: type, *given: str, **changes: Any) -> dict[str, Any]:
     """
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in _OF_FLAX}
     for name in changes:
-        if name not in fields:
-            raise ValueError(unknown(f"field of {cls.__name__}", name, fields))
+        choose(fields, name, f"field of {cls.__name__}")
     defaults = {name: _default(cls, field) for name, field in fields.items() if name not in (*changes, *given)}
     return {name: (defaults | changes)[name] for name in fields if name not in given}
 
@@ -123,8 +120,7 @@ def op(name: str, **positive: Any) -> str | dict[str, Any]:
 def optimizer(name: str, learning_rate: float, **changes: Any) -> dict[str, Any]:
     """An optimizer section: `changes` of a constant rate without warm-up, momentum, weight decay or clipping."""
     for key in changes:
-        if key not in _STEADY:
-            raise ValueError(unknown("optimizer field", key, _STEADY))
+        choose(_STEADY, key, "optimizer field")
     return dict(name=name, learning_rate=learning_rate) | _STEADY | changes
 
 
@@ -144,11 +140,9 @@ def train(
     return dict(locals())
 
 
-def evaluation(
-    *, seed: int = 1000, validation_batches: int = 32, untrained: bool = False, **own: Any
-) -> dict[str, Any]:
+def evaluation(*, validation_batches: int = 32, untrained: bool = False, **own: Any) -> dict[str, Any]:
     """An evaluation section: what all experiments share, and the fields of its experiment's Evaluation."""
-    return dict(seed=seed, validation_batches=validation_batches, untrained=untrained) | own
+    return dict(seed=1000, validation_batches=validation_batches, untrained=untrained) | own
 
 
 def edited(config: Mapping[str, Any], *tables: Edits) -> ConfigDict:

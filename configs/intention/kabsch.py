@@ -27,15 +27,8 @@ from ml_collections import ConfigDict
 from configs import common
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")
-TASK = dict(
-    pairs=5,
-    queries=5,
-    point_std=1.0,
-    angle=(0.0, 6.283185307179586),
-    scale=(0.5, 2.0),
-    translation_std=1.0,
-    noise_std=0.01,
-)
+SIMILARITY = dict(angle=(0.0, 6.283185307179586), scale=(0.5, 2.0), translation_std=1.0)
+TASK = dict(pairs=5, queries=5, point_std=1.0, **SIMILARITY, noise_std=0.01)
 CLOUDS = {"rabbit": "rabbit", "bunny": "bunny/stanford-bunny.obj"}
 
 
@@ -96,8 +89,6 @@ EDITS = {
         "evaluation": dict(validation_batches=1, tasks=20),
     },
 }
-
-
 SIZES = {
     "paper": {  # a half, and a sixteenth
         "preset=quick,model=intention": {"model": _pair(64)},

@@ -64,11 +64,9 @@ def sweep() -> list[dict[str, str]]:
 
 
 def unneeded(config: ConfigDict, finished: Sequence[dict]) -> str | None:
-    """Why the sweep can leave out the cell of `config`; None where it is needed.
+    """Why the sweep can leave out the cell of `config`, as the command line has changed it; None where it is needed.
 
-    Args:
-      config: the cell's, with what the command line has changed in it.
-      finished: content of the result.json of every finished cell of this sweep.
+    `finished` holds the content of the result.json of every finished cell of this sweep.
     """
     axes, (largest_dimension, largest_size) = config.axes, _ENDS[config.axes.preset]
     for result in finished:

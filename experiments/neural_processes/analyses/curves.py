@@ -28,14 +28,9 @@ PLACES = ("all of the range", "a part of the range")  # where the context lies
 def predicted(predict: Callable, points: int, x: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
     """The F functions without noise, predicted at x [G] from a context in each of the PLACES.
 
-    Args:
-      predict: (context [2, F, points, 1], x [2, F, G, 1]) -> means and standard deviations [2, F, 2, G].
-      points: number of points in a context.
-      x: increasing, from one end of the range of training to the other.
-      key: of the contexts.
-
-    Returns:
-      x [G], truth [F, G], context_x and context_y [2, F, points], prediction [2, F, 2, G].
+    `predict` is (context [2, F, points, 1], x [2, F, G, 1]) -> means and standard deviations [2, F, 2, G]. x increases,
+    from one end of the range of training to the other. Returns x [G], truth [F, G], context_x and context_y
+    [2, F, points], prediction [2, F, 2, G].
     """
     places = [[((x[0], x[-1]),) for _ in FUNCTIONS], [function.part for function in FUNCTIONS]]
     keys = jax.random.split(key, len(FUNCTIONS))

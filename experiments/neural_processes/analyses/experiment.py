@@ -43,8 +43,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         values = made.evaluate(variables, test, key)
         for size, judged in by_blocks.items():
             found = judged.evaluate(variables, test, key)
-            kept = [name for name in found if name.endswith(("/target", "/gap_joint"))]
-            values |= {f"{name}@{size}": found[name] for name in kept}
+            values |= {f"{name}@{size}": of for name, of in found.items() if name.endswith(("/target", "/gap_joint"))}
         return values
 
     def examples(variables, test, key):

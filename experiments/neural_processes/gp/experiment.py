@@ -85,9 +85,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, key: jax.Array) -> dict[str, jax.Array]:
     """One function of each kernel K, seen through its first C[0], C[1], ... points, predicted at G positions.
 
-    Returns:
-      counts [C], x [G], context_x and context_y [K, max C]; prediction and oracle [K, C, 2, G]: means and standard
-      deviations.
+    Returns counts [C], x [G], context_x and context_y [K, max C]; prediction and oracle [K, C, 2, G]: means and stds.
     """
     counts, most = jnp.asarray(evaluation.example_counts), evaluation.example_counts[-1]
     x = jnp.linspace(*task.position, evaluation.example_points)[:, None]
@@ -130,9 +128,8 @@ def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
 
 def _padded(points: Points, slots: int) -> Points:
     """Points of K tasks [K, n, ...], padded with absent points: [K, slots, ...]."""
-    return jax.tree.map(
-        lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2)), points
-    )
+    pad = lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2))
+    return jax.tree.map(pad, points)
 
 
 def _stack(trees: list):

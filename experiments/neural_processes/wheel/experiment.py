@@ -78,11 +78,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def examples(variables, test, key):
         shown = jax.tree.map(lambda leaf: leaf[: evaluation.example_seeds], test.wheel)
-        arms = play(variables, shown, key)
-        return shown._asdict() | {"prediction": arms}
+        return shown._asdict() | {"prediction": play(variables, shown, key)}
 
-    init = initialiser(model, task, data["train"])
-    return Experiment(init, task.sample, loss, evaluate, examples, data)
+    return Experiment(initialiser(model, task, data["train"]), task.sample, loss, evaluate, examples, data)
 
 
 def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:
