@@ -36,7 +36,7 @@ _DATA = ("cifar100", "digits")  # the paper's images first
 def table3(results: Sequence[Result]) -> Table | None:
     """Every model with 1 and 4 layers: one data set, kind of features, preset and split. None without results."""
     own = [result for result in results if result.name == EXPERIMENT and result.axes["op"] == OWN_OP]
-    found = comparable(own, EXPERIMENT, _place, _images, variant=_splits)
+    found = comparable(own, EXPERIMENT, _place, _images, lambda result: list(SPLITS).index(result.axes["splits"]))
     return _table(found, list(MODELS), LAYERS) if found else None
 
 
@@ -112,12 +112,7 @@ def _images(result: Result) -> tuple:
 
 def _weights(result: Result) -> str:
     """The first digits of the checksum of the network that made the features; '' where no network did."""
-    features = result.content["facts"]["features"]
-    return features["weights_sha256"][:8] if "weights_sha256" in features else ""
-
-
-def _splits(result: Result) -> int:
-    return list(SPLITS).index(result.axes["splits"])
+    return result.content["facts"]["features"].get("weights_sha256", "")[:8]
 
 
 TABLES = {"intention/table3": table3}

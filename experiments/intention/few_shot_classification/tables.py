@@ -1,7 +1,7 @@
 """Tables 1 and 2 of the Intention paper: accuracy of few-shot classification, ours beside the paper's."""
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
@@ -77,15 +77,15 @@ def chosen(results: Sequence[Result], encoders: Sequence[str]) -> dict[tuple[Row
     """(row, latent) -> result: one preset, one kind of data and episodes, and the first of `encoders` that has any."""
     own = [result for result in results if result.name == EXPERIMENT and result.axes["encoder"] in encoders]
 
-    def cell(result: Result) -> tuple[Row, str]:
-        return row_of(result), result.axes["latent"]
+    def data(result: Result) -> tuple:
+        return _SOURCES.index(result.config["data"]["source"]), result.content["facts"]["data"]
 
     def variant(result: Result) -> tuple:
         config, size = result.config, result.config["data"]["size"]
         episodes = [config["task"][name] for name in ("way", "shot", "query")]
         return encoders.index(result.axes["encoder"]), config["encoder"]["statistics"], size != _SIZE, size, *episodes
 
-    return comparable(own, EXPERIMENT, cell, _images, variant)
+    return comparable(own, EXPERIMENT, lambda result: (row_of(result), result.axes["latent"]), data, variant)
 
 
 def run_table(results: Sequence[Result]) -> Table:
@@ -134,36 +134,27 @@ def _accuracies(
       paper: row -> the paper's accuracy and interval, or None.
       note: the end of the caption.
     """
-    results = by_row.values()
-    first, told = next(iter(results)), facts(results, "trained/accuracy")
+    first, told = next(iter(by_row.values())), facts(by_row.values(), "trained/accuracy")
     ours = [percent(by_row[row]) if row in by_row else Cell() for row in rows]
-    ours = mark_best(ours, smaller_is_better=False) if len(rows) > 1 else ours
+    ours, best = (mark_best(ours, smaller_is_better=False), f", {BEST}") if len(rows) > 1 else (ours, "")
     published = {row: Cell(*numbers, decimals=2) for row, numbers in paper.items() if numbers}
     theirs = [published.get(row, "(none)") for row in rows]
     steps = [by_row[row].steps if row in by_row else "" for row in rows]
     task = first.config["task"]
+    caption = (
+        f"{described(first)}. Preset {told['preset']}, {told['seeds']} seed(s); mean ± 95 % interval over {told['n']} "
+        f"episodes of test classes{best}; chance is {100 / task['way']:.3g} %. 'm of n' steps: the weights are those "
+        "of step m, of the best validation loss. The paper's numbers, 5-way 5-shot, are of all of mini-ImageNet with "
+        f"64 filters or a ResNet-12 of full width. {note}"
+    )
     return Table(
         f"{task['way']}-way {task['shot']}-shot accuracy in percent with {encoder_name(first)}",
         ["model", "ours", "the paper's", "our steps"],
         [(row_name(row), list(cells)) for row, *cells in zip(rows, ours, theirs, steps)],
-        f"{_caption(results, told, len(rows) > 1)} {note}".strip(),
+        caption.strip(),
         error="95 %",
         facts=told,
     )
-
-
-def _caption(results: Collection[Result], told: Mapping[str, str], marked: bool) -> str:
-    first, best = next(iter(results)), f", {BEST}" if marked else ""
-    return (
-        f"{described(first)}. Preset {told['preset']}, {told['seeds']} seed(s); mean ± 95 % interval over {told['n']} "
-        f"episodes of test classes{best}; chance is {100 / first.config['task']['way']:.3g} %. 'm of n' steps: the "
-        "weights are those of step m, of the best validation loss. The paper's numbers, 5-way 5-shot, are of all of "
-        "mini-ImageNet with 64 filters or a ResNet-12 of full width."
-    )
-
-
-def _images(result: Result) -> tuple:
-    return _SOURCES.index(result.config["data"]["source"]), result.content["facts"]["data"]
 
 
 TABLES = {f"intention/{number}": functools.partial(_table, number) for number in ENCODERS}

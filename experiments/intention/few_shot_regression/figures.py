@@ -42,18 +42,20 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
     panels = {name: chosen for name in ("sine", "pixels") if (chosen := few_shot_results(results, name))}
     drawing.required(panels, "Figure 7 needs results of intention/sine or intention/pixels")
     figure, axes = drawing.new_figure(1, len(panels), width=4.4, height=3.6)
-    rows = []
+    rows, numbers = [], ["mean", "sem", "median", "n"]
     for axis, chosen in zip(axes[0], panels.values()):
         for model, result in chosen.items():
             drawn.draw_errors(axis, model, result)
-            rows += _errors(model, result)
+            for phase in PHASES:
+                which, curve = (task_name(result), result.preset, model, phase), by_count(result, phase)
+                rows += [(*which, count, *(of[number] for number in numbers)) for count, of in curve.items()]
         axis.set_title(_heading(task_name(result), chosen))
         missing = [label(model) for model in MODELS if model not in chosen]
         if missing:
             where = dict(transform=axis.transAxes, ha="right", va="top", fontsize=7)
             axis.text(0.98, 0.98, "missing: " + ", ".join(missing), **where)
     _legend(figure, MODELS)
-    columns = ["task", "preset", "model", "phase", "observations", "mean", "sem", "median", "n"]
+    columns = ["task", "preset", "model", "phase", "observations", *numbers]
     return drawing.save(figure, folder / "figure7.png", columns, rows)
 
 
@@ -84,15 +86,6 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
     figure.suptitle(_heading(f"{task_name(first)} from a number of observed pixels", chosen), fontsize=9)
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
     return drawing.save(figure, folder / "figure13.png", ["model", "phase", "image", "observations", "mse"], rows)
-
-
-def _errors(model: str, result: Result) -> list[tuple]:
-    """The numbers that Figure 7 draws of a run."""
-    return [
-        (task_name(result), result.preset, model, phase, count, *(of[what] for what in ("mean", "sem", "median", "n")))
-        for phase in PHASES
-        for count, of in by_count(result, phase).items()
-    ]
 
 
 def _heading(text: str, chosen: Mapping[str, Result]) -> str:

@@ -38,7 +38,6 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8)
     figure.suptitle(f"Size that least squares takes (preset {preset}; open: not reached)", fontsize=9.5)
-    head = ["preset", "threshold", "model", "dimension", "size", *_NUMBERS]
     smallest = {
         which: [smallest_size(of, threshold, statistic) for statistic in STATISTICS] for which, of in found.items()
     }
@@ -48,7 +47,8 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
         for (model, d), search in found.items()
         for tried, error in search.items()
     ]
-    columns = [*head, *(f"smallest_by_{statistic}" for statistic in STATISTICS)]
+    columns = ["preset", "threshold", "model", "dimension", "size", *_NUMBERS]
+    columns += [f"smallest_by_{statistic}" for statistic in STATISTICS]
     return drawing.save(figure, folder / "figure3.png", columns, rows)
 
 

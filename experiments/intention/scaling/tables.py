@@ -38,9 +38,8 @@ def threshold_of(results: Sequence[Result]) -> float:
     """The threshold of the search. Raises UserError where results have several: their searches do not compare."""
     thresholds = {result.config["evaluation"]["threshold"] for result in own_results(results)}
     if len(thresholds) > 1:
-        raise UserError(
-            f"results of intention/scaling have several thresholds, {sorted(thresholds)}: keep one with --results"
-        )
+        several = sorted(thresholds)
+        raise UserError(f"results of intention/scaling have several thresholds, {several}: keep one with --results")
     return thresholds.pop()
 
 
@@ -61,10 +60,7 @@ def figure3(results: Sequence[Result]) -> Table | None:
         return None
     threshold, dimensions = threshold_of(results), sorted({d for _, d in found})
     rows = [
-        (
-            f"{row.label}, by {statistic}",
-            [_size_text(found[model, d], threshold, statistic) if (model, d) in found else Cell() for d in dimensions],
-        )
+        (f"{row.label}, by {statistic}", [_size(found.get((model, d)), threshold, statistic) for d in dimensions])
         for statistic in STATISTICS
         for model, row in WEIGHT_REGRESSORS.items()
     ]
@@ -95,7 +91,9 @@ def run_table(results: Sequence[Result]) -> Table:
     return Table(title, ["weights from", "mean", "median"], rows, caption, facts=told)
 
 
-def _size_text(search: Search, threshold: float, statistic: str) -> str:
+def _size(search: Search | None, threshold: float, statistic: str) -> Cell | str:
+    if search is None:
+        return Cell()
     smallest = smallest_size(search, threshold, statistic)
     return f"> {max(search)}" if smallest is None else str(smallest)
 
