@@ -100,9 +100,8 @@ def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards:
     radius = jnp.sqrt(jax.random.uniform(radius_key, (points,)))
     angle = jax.random.uniform(angle_key, (points,), maxval=2 * jnp.pi)
     x = radius[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1)
-    return rewards.wheel(
-        x, delta, jax.random.normal(small_key, (points, ARMS)), jax.random.normal(large_key, (points,))
-    )
+    small, large = jax.random.normal(small_key, (points, ARMS)), jax.random.normal(large_key, (points,))
+    return rewards.wheel(x, delta, small, large)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

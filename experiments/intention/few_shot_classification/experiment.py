@@ -44,15 +44,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def apply(variables, episode: Episode, key=None):
         """Scores [..., M, way], and the collections that a training step updates."""
         context, target = (jnp.float32(image) / 255 for image in (episode.context_image, episode.target_image))
-        return model.apply(
-            variables,
-            context,
-            episode.context_label,
-            target,
-            episode.training,
-            mutable=["batch_stats"] if episode.training else [],
-            rngs={"dropout": key} if episode.training else None,
-        )
+        options = dict(mutable=["batch_stats"], rngs={"dropout": key}) if episode.training else dict(mutable=[])
+        return model.apply(variables, context, episode.context_label, target, episode.training, **options)
 
     def init(key):
         shape = jax.eval_shape(task.sample, key, data["train"])

@@ -50,29 +50,26 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     the maps that examples.npz holds it is the one that turns the cloud furthest.
     """
     found = drawing.required(of_one_cloud(results, "kabsch"), "Figure 11 needs results of intention/kabsch")
-    examples = {model: result.examples for model, result in found.items()}
     result = next(iter(found.values()))
     first = result.examples
     shown = _turned_furthest(first)
     cloud, target = first["cloud"], first["target"][shown]
-    rows = -(-(3 + len(examples)) // _COLUMNS)
-    figure, axes = drawing.new_figure(rows, _COLUMNS, width=2.2, height=2.45)
+    predicted = {model: result.examples["trained/prediction"][shown] for model, result in found.items()}
+    errors = {model: float(np.mean((image - target) ** 2)) for model, image in predicted.items()}
+    figure, axes = drawing.new_figure(-(-(3 + len(found)) // _COLUMNS), _COLUMNS, width=2.2, height=2.45)
     panels = [axis for line in axes for axis in line]
     _draw_cloud(panels[0], cloud, cloud, "point cloud")
     _draw_cloud(panels[1], cloud, target, "its image")
     pairs = first["context_x"][shown], first["context_y"][shown]
     _draw_pairs(panels[2], *pairs)
-    errors = {
-        model: float(np.mean((arrays["trained/prediction"][shown] - target) ** 2)) for model, arrays in examples.items()
-    }
-    for axis, (model, arrays) in zip(panels[3:], examples.items()):
+    for axis, (model, image) in zip(panels[3:], predicted.items()):
         axis.plot(*target.T[:2], ".", color=drawing.FAINT, markersize=2.0)
-        _draw_cloud(axis, cloud, arrays["trained/prediction"][shown], f"{label(model)}, MSE {errors[model]:.1e}")
+        _draw_cloud(axis, cloud, image, f"{label(model)}, MSE {errors[model]:.1e}")
         axis.title.set_color(colour(model))
-    images = np.concatenate([target, *(arrays["trained/prediction"][shown] for arrays in examples.values())])
-    for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(examples))):
+    images = np.concatenate([target, *predicted.values()])
+    for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(found))):
         _frame(axis, points)
-    drawing.hide_after(3 + len(examples), axes)
+    drawing.hide_after(3 + len(found), axes)
     figure.suptitle(f"From {len(pairs[0])} pairs to a whole map (preset {result.preset})", fontsize=10)
     return drawing.save(figure, folder / "figure11.png", ["model", "mse_of_the_cloud"], errors.items())
 
@@ -142,9 +139,8 @@ def _turned_furthest(arrays: Mapping[str, np.ndarray]) -> int:
 def _draw_pairs(axis: Axes, points: np.ndarray, images: np.ndarray) -> None:
     """The observed points (open), their images (full), and arrows between them."""
     for start, end in zip(points[:, :2], images[:, :2]):
-        axis.annotate(
-            "", end, start, arrowprops=dict(arrowstyle="->", color=drawing.GREY, linewidth=0.8, shrinkA=3, shrinkB=3)
-        )
+        arrow = dict(arrowstyle="->", color=drawing.GREY, linewidth=0.8, shrinkA=3, shrinkB=3)
+        axis.annotate("", end, start, arrowprops=arrow)
         axis.plot(*start, "o", color=drawing.INK, fillstyle="none", markersize=4)
         axis.plot(*end, "o", color=drawing.INK, markersize=4)
     axis.set_title(f"{len(points)} observed pairs", fontsize=8.5)

@@ -65,10 +65,8 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     bodies.append(("Intention,\nuntrained,\nlinearised", drawing.GREY, errors(first, given), answers(first)[given]))
     for place, (_, shade, values, summary) in enumerate(bodies):
         _draw_violin(axis, place, shade, values)
-        if summary["median"] is not None:
-            axis.plot(
-                [place - 0.25, place + 0.25], [max(summary["median"], _FLOOR)] * 2, color=drawing.INK, linewidth=1.2
-            )
+        if (middle := summary["median"]) is not None:
+            axis.plot([place - 0.25, place + 0.25], [max(middle, _FLOOR)] * 2, color=drawing.INK, linewidth=1.2)
         axis.text(place, 30, short(summary["mean"]), ha="center", va="bottom", fontsize=8)
     axis.axhline(1.0, color=drawing.GREY, linewidth=0.8, linestyle=":")
     axis.text(len(bodies) - 0.45, 1.15, "predicting 0", ha="right", va="bottom", fontsize=7, color=drawing.GREY)
@@ -134,10 +132,8 @@ def _draw_surroundings(axis: Axes, examples: Examples, environment: int) -> None
     _draw_reward(axis, np.array([x, y]), 2 * _ZOOM)
     _draw_predictions(axis, examples, environment, size=12)
     axis.plot(x, y, **_TARGET, markersize=14)
-    errors = {
-        model: np.abs(arrays["trained/prediction"][environment] - (x, y)).max() for model, arrays in examples.items()
-    }
-    outside = [label(model) for model, error in errors.items() if error > _ZOOM]
+    predicted = {model: arrays["trained/prediction"][environment] for model, arrays in examples.items()}
+    outside = [label(model) for model, place in predicted.items() if np.abs(place - (x, y)).max() > _ZOOM]
     if outside:
         axis.text(0.03, 0.03, "outside: " + ", ".join(outside), transform=axis.transAxes, fontsize=7)
     axis.set(xlim=(x - _ZOOM, x + _ZOOM), ylim=(y - _ZOOM, y + _ZOOM), aspect="equal")

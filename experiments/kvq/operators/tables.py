@@ -45,6 +45,8 @@ def operators(results: Sequence[Result]) -> Table | None:
         "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
     }
     steps = _by_experiment(found, lambda result, _: result.content["steps"])
+    facts = [result.content["facts"] for result in found.values()]
+    images = sorted({fact["data"] for fact in facts if "data" in fact})
     chosen = sorted({name for (name, _), result in found.items() if result.config["train"]["select"] == "best"})
     return Table(
         "KVQ space at work: each experiment's attention model with other operators",
@@ -52,7 +54,7 @@ def operators(results: Sequence[Result]) -> Table | None:
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
         f"loss in {' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are "
-        f"{told['n']}; {BEST}. Images: {_images(found)}. No paper has this table.",
+        f"{told['n']}; {BEST}. Images: {'; '.join(images) or 'none'}. No paper has this table.",
         facts=told,
     )
 
@@ -71,12 +73,6 @@ def _by_experiment(found: Mapping[tuple, Result], number: Callable[[Result, Colu
     if len(set(of_each.values())) == 1:
         return next(iter(of_each.values()))
     return ", ".join(f"{value} ({experiment})" for experiment, value in of_each.items())
-
-
-def _images(found: Mapping[tuple, Result]) -> str:
-    """The data sets, as the runs quote them."""
-    facts = [result.content["facts"] for result in found.values()]
-    return "; ".join(sorted({fact["data"] for fact in facts if "data" in fact})) or "none"
 
 
 def _cell(result: Result | None, column: Column) -> Cell:
