@@ -187,6 +187,17 @@ def _regressors(preset: str, width: int, head: int, maml: int) -> Edits:
 
 # Few-shot regressors where no source says how narrow they may be.
 NARROW_REGRESSORS = _regressors("quick", 128, head=32, maml=64) | _regressors("tiny", 16, head=8, maml=16)
+# The sine curves and the pixels in `tiny`.
+TINY_REGRESSION = {
+    "preset=tiny": {
+        "train": dict(steps=40, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
+        "evaluation": dict(validation_batches=1, tasks=20),
+    },
+    "preset=tiny,model=intention": {"model": dict(key_features=(32,) * 4, weight_features=(32,))},
+    "preset=tiny,model=attention": {"model": attention_layers(16, head=8)},
+    "preset=tiny,model=neural_process": {"model": process_layers(32)},
+    "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
+}
 
 
 def narrow_neural_processes() -> Edits:

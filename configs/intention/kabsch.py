@@ -32,7 +32,7 @@ TASK = dict(pairs=5, queries=5, point_std=1.0, **SIMILARITY, noise_std=0.01)
 CLOUDS = {"rabbit": "rabbit", "bunny": "bunny/stanford-bunny.obj"}
 
 
-def _pair(width: int) -> dict[str, tuple[int, int]]:
+def pair(width: int) -> dict[str, tuple[int, int]]:
     """Layers of the four networks of PairRegressor."""
     return dict.fromkeys(("key_features", "value_features", "query_features", "decoder_features"), (width, width))
 
@@ -43,8 +43,8 @@ WIDE = dict(key_features=(256, 256), value_features=(256, 256), decoder_features
 # Form -> model -> its row of MODELS, and the layers of Appendix 7.
 SECTIONS = {
     "paper": {
-        "intention": dict(name="pair", **_pair(128)),
-        "attention": dict(name="pair", **_pair(256), op="softmax", num_heads=5, head_features=128, scaling="head"),
+        "intention": dict(name="pair", **pair(128)),
+        "attention": dict(name="pair", **pair(256), op="softmax", num_heads=5, head_features=128, scaling="head"),
         "neural_process": NEURAL_PROCESS,
         "mlp": MLP,
     },
@@ -91,12 +91,12 @@ EDITS = {
 }
 SIZES = {
     "paper": {  # a half, and a sixteenth
-        "preset=quick,model=intention": {"model": _pair(64)},
-        "preset=quick,model=attention": {"model": _pair(128) | dict(head_features=64)},
+        "preset=quick,model=intention": {"model": pair(64)},
+        "preset=quick,model=attention": {"model": pair(128) | dict(head_features=64)},
         "preset=quick,model=neural_process": {"model": dict(encoder_features=(128,) * 2, decoder_features=(128,) * 2)},
         "preset=quick,model=mlp": {"model": dict(features=(128,) * 3)},
-        "preset=tiny,model=intention": {"model": _pair(8)},
-        "preset=tiny,model=attention": {"model": _pair(16) | dict(head_features=8)},
+        "preset=tiny,model=intention": {"model": pair(8)},
+        "preset=tiny,model=attention": {"model": pair(16) | dict(head_features=8)},
         "preset=tiny,model=neural_process": {"model": dict(encoder_features=(16,) * 2, decoder_features=(16,) * 2)},
         "preset=tiny,model=mlp": {"model": dict(features=(16,) * 3)},
     },

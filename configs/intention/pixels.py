@@ -40,7 +40,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
             example_counts=(10, 30, 100, 264, 784),
         ),
     )
-    return common.edited(config, EDITS)
+    return common.edited(config, EDITS, common.TINY_REGRESSION)
 
 
 EDITS = {
@@ -61,14 +61,6 @@ EDITS = {
     "preset=quick,model=intention": {"model": dict(key_features=(128,) * 4, weight_features=(128,))},
     "preset=quick,model=attention": {"model": common.attention_layers(64, head=16)},
     "preset=quick,model=neural_process": {"model": common.process_layers(128)},
-    "preset=tiny": {
-        "train": dict(steps=40, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
-        "evaluation": dict(validation_batches=1, tasks=20),
-    },
-    "preset=tiny,model=intention": {"model": dict(key_features=(32,) * 4, weight_features=(32,))},
-    "preset=tiny,model=attention": {"model": common.attention_layers(16, head=8)},
-    "preset=tiny,model=neural_process": {"model": common.process_layers(32)},
-    "preset=tiny,model=maml": {"model": dict(features=(16,) * 4)},
 }
 
 

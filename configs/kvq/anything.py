@@ -88,9 +88,7 @@ EDITS = {
         "evaluation": dict(validation_batches=1, tasks=20),
     },
     "preset=tiny,task=fixed_wheels|fresh_wheels": {"task": dict(context=16, targets=8)},
-    "preset=tiny,model=pair": {
-        "model": dict.fromkeys(("key_features", "value_features", "query_features", "decoder_features"), (16, 16))
-    },
+    "preset=tiny,model=pair": {"model": kabsch.pair(16)},
 }
 
 
