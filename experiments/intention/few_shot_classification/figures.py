@@ -9,21 +9,10 @@ from matplotlib.patches import Rectangle
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.intention.few_shot_classification.tables import (
-    ENCODER_NAMES,
-    EXPERIMENT,
-    INTENTION,
-    KERNEL,
-    chosen,
-    described,
-    encoder_name,
-    percent,
-    row_name,
-    row_of,
-)
+from experiments.intention.few_shot_classification import tables
 
-CONFIGS = (EXPERIMENT,)
-_KERNELS = {INTENTION: ("Intention", drawing.RED), KERNEL: ("Intention, Gaussian kernel", drawing.VIOLET)}
+CONFIGS = (tables.EXPERIMENT,)
+_KERNELS = {tables.INTENTION: ("Intention", drawing.RED), tables.KERNEL: ("Intention, Gaussian kernel", drawing.VIOLET)}
 _SHOWN_TARGETS = 10  # of each class
 _RIGHT, _WRONG = drawing.GREEN, drawing.RED
 
@@ -33,15 +22,15 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     own = [
         result
         for result in results
-        if result.name == EXPERIMENT and row_of(result) in _KERNELS and result.axes["latent"] != "base"
+        if result.name == tables.EXPERIMENT and tables.row_of(result) in _KERNELS and result.axes["latent"] != "base"
     ]
-    own = list(chosen(own, list(ENCODER_NAMES)).values())
-    drawing.required(own, f"Figure 14 needs results of {EXPERIMENT} with latent=16 to latent=128")
+    own = list(tables.chosen(own, list(tables.ENCODER_NAMES)).values())
+    drawing.required(own, f"Figure 14 needs results of {tables.EXPERIMENT} with latent=16 to latent=128")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
     rows = []
     for row, (name, colour) in _KERNELS.items():
-        runs = sorted((result for result in own if row_of(result) == row), key=_latent)
-        cells = [percent(result) for result in runs]
+        runs = sorted((result for result in own if tables.row_of(result) == row), key=_latent)
+        cells = [tables.percent(result) for result in runs]
         numbers = [[_latent(run) for run in runs], [cell.mean for cell in cells], [cell.error for cell in cells]]
         axis.errorbar(*numbers, fmt="o-", color=colour, capsize=3, label=name)
         rows += [(row[2], _latent(result), cell.mean, cell.error, result.preset) for result, cell in zip(runs, cells)]
@@ -51,7 +40,7 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     axis.set(xlabel="features of e_H", ylabel="accuracy, % (mean and 95 % interval)")
     axis.legend()
     first = own[0]
-    axis.set_title(f"{first.content['facts']['data']}\n{encoder_name(first)}, preset {first.preset}", fontsize=9)
+    axis.set_title(f"{first.content['facts']['data']}\n{tables.encoder_name(first)}, preset {first.preset}", fontsize=9)
     columns = ["kernel", "latent", "accuracy_percent", "interval_95", "preset"]
     return drawing.save(figure, folder / "figure14.png", columns, rows)
 
@@ -59,7 +48,7 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run at a glance: its loss on validation classes, and an episode of test classes with its answers."""
     (result,) = results
-    cell = percent(result)
+    cell = tables.percent(result)
     figure, axes = drawing.new_figure(1, 2, width=4.6, height=3.4, width_ratios=(1, 2.4))
     curve, pictures = axes[0]
     steps, losses = zip(*result.content["validation_losses"]) if result.content["validation_losses"] else ((), ())
@@ -67,8 +56,8 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     curve.set(xlabel="training steps", ylabel="loss", title="validation classes")
     _draw_episode(pictures, result.examples)
     scored = f"{cell.text()} % of test images right"
-    figure.suptitle(f"{row_name(row_of(result))}, preset {result.preset}: {scored}", fontsize=10)
-    figure.supxlabel(described(result), fontsize=6.5)
+    figure.suptitle(f"{tables.row_name(tables.row_of(result))}, preset {result.preset}: {scored}", fontsize=10)
+    figure.supxlabel(tables.described(result), fontsize=6.5)
     return drawing.save(figure, folder / "figure.png")
 
 

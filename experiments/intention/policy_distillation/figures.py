@@ -12,6 +12,7 @@ from experiments.intention.closed_form import answers, chosen, model_name, short
 from experiments.regression.figures import colour
 from experiments.regression.labels import METHODS, label, model_of
 
+_NAME = "policy_distillation"
 _SHOWN, _ZOOM = 4, 0.6  # environments in Figure 8, and half the width of its lower panels
 # The target lies above a prediction that hits it.
 _TARGET = dict(marker="+", color=drawing.INK, markeredgewidth=0.8, linestyle="", zorder=6)
@@ -27,7 +28,7 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     use: the models are given squared distances. The dot of an observation is the larger, the greater the Gaussian is
     there.
     """
-    found = _required(results, "Figure 8")
+    found = drawing.required(chosen(results, _NAME), f"Figure 8 needs results of intention/{_NAME}")
     examples = {model: result.examples for model, result in found.items()}
     shown = min(_SHOWN, len(next(iter(examples.values()))["target"]))
     figure, axes = drawing.new_figure(2, shown, width=2.3, height=2.35)
@@ -54,7 +55,7 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
 
     Means and medians are those of result.json; the violins show the environments of examples.npz, which are others.
     """
-    found = _required(results, "Figure 9")
+    found = drawing.required(chosen(results, _NAME), f"Figure 9 needs results of intention/{_NAME}")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.6, height=3.6)
     bodies = [
@@ -102,11 +103,6 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
     figure.suptitle(f"{model_name(result)}, preset {result.preset}", fontsize=10)
     return drawing.save(figure, folder / "figure.png")
-
-
-def _required(results: Sequence[Result], figure: str) -> dict[str, Result]:
-    found = chosen(results, "policy_distillation")
-    return drawing.required(found, f"{figure} needs results of intention/policy_distillation")
 
 
 def errors(result: Result, predictions: str) -> np.ndarray:
