@@ -1,4 +1,4 @@
-"""What configs share: axes, complete sections, edits by axes; published numbers only of tasks of several configs."""
+"""What configs share: their axes, complete sections, and edits by axes. Helpers, never a published number."""
 
 import dataclasses
 import itertools
@@ -17,23 +17,6 @@ PRESETS = ("quick", "tiny", "paper")
 _LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alpha=0.5, alpha_kind="sigmoid")}
 # The form of a model where the axis says 'base': the first row that holds.
 _FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
-# The CMANP paper's functions, as its code draws them.
-GAUSSIAN_PROCESS = dict(
-    kernel="rbf",
-    length_scale=(0.1, 0.6),
-    scale=(0.1, 1.0),
-    period=(0.1, 0.5),
-    noise=0.02,
-    t_scale=(0.0, 0.0),
-    t_freedom=2.1,
-    position=(-2.0, 2.0),
-    min_context=3,
-    max_context=46,
-    min_targets=3,
-    max_points=49,
-)
-# The radii of the published training wheels: torch.rand(8) after torch.manual_seed(0), to three digits.
-RADII = (0.496, 0.768, 0.088, 0.132, 0.307, 0.634, 0.490, 0.896)
 _STEADY = dict(schedule="constant", warmup_steps=0, decay_begin=0, decay_steps=1, decay_rate=1.0)
 _STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
 _OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module

@@ -27,11 +27,8 @@ ALLOWED = {
     "experiments.catalogue": {"experiments.harness"},
     "experiments.run": {"experiments.catalogue", "experiments.harness"},
     "configs": {"configs.common", "kvq_jax"},
-    "configs.kvq": {
-        "configs.common",
-        "configs.intention",
-        "kvq_jax",
-    },  # another paper's experiments with other operators
+    "configs.neural_processes": {"configs.common", "kvq_jax"},
+    "configs.kvq": {"configs.common", "configs.intention", "configs.neural_processes", "kvq_jax"},  # other models, ops
     "scripts": {"experiments", "kvq_jax", "configs"},
 }
 OURS = ("kvq_jax", "experiments", "configs", "scripts", "tests")

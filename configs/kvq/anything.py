@@ -19,6 +19,7 @@ from ml_collections import ConfigDict
 
 from configs import common
 from configs.intention import kabsch, policy_distillation, sine
+from configs.neural_processes import gp, wheel
 from kvq_jax import models
 
 WHEEL = dict(context=128, targets=50, drop=0.0, small_std=0.05, large_std=0.01)
@@ -26,8 +27,8 @@ WHEEL = dict(context=128, targets=50, drop=0.0, small_std=0.05, large_std=0.01)
 TASKS = {
     "sine": dict(min_context=1, max_context=20) | sine.TASK,
     "pixels": dict(min_context=1, max_context=22),
-    "gp": common.GAUSSIAN_PROCESS,
-    "fixed_wheels": WHEEL | dict(deltas=common.RADII),
+    "gp": gp.TASK,
+    "fixed_wheels": WHEEL | dict(deltas=wheel.RADII),
     "fresh_wheels": WHEEL | dict(delta=(0.0, 1.0)),
     "policy_distillation": policy_distillation.TASK,
     "kabsch": dict(dimension=2) | kabsch.TASK,

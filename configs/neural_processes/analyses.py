@@ -20,6 +20,7 @@ of the paper gives neither the sizes of Figures 4 and 6 nor the context points o
 from ml_collections import ConfigDict
 
 from configs import common
+from configs.neural_processes import gp
 
 _MODELS = ("cmanp", "cmanp_and")
 SIZES = ("base", "1", "2", "8", "32")
@@ -48,7 +49,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="neural_processes/analyses",
         experiment="neural_processes.analyses",
         axes=axes,
-        task=common.GAUSSIAN_PROCESS,
+        task=gp.TASK,
         model=common.model(
             axes["model"],
             features=int(axes["width"]),

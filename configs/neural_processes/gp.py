@@ -29,6 +29,20 @@ from kvq_jax.models import family
 
 MODELS = tuple(family("neural_process"))
 STDS, PROTOCOLS = ("published", "same"), ("code", "text", "slides")
+TASK = dict(
+    kernel="rbf",
+    length_scale=(0.1, 0.6),
+    scale=(0.1, 1.0),
+    period=(0.1, 0.5),
+    noise=0.02,
+    t_scale=(0.0, 0.0),
+    t_freedom=2.1,
+    position=(-2.0, 2.0),
+    min_context=3,
+    max_context=46,
+    min_targets=3,
+    max_points=49,
+)
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
@@ -38,7 +52,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="neural_processes/gp",
         experiment="neural_processes.gp",
         axes=axes,
-        task=common.GAUSSIAN_PROCESS,
+        task=TASK,
         model=common.model(axes["model"]),
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
         train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
