@@ -113,12 +113,18 @@ def model_of(case: Case) -> NeuralProcess:
     return cls(**fields)
 
 
+@functools.cache
+def shapes(model: NeuralProcess, dim_x: int) -> dict:
+    """The tree of our parameters' shapes."""
+    x, y = np.zeros((3, dim_x)), np.zeros((3, model.dim_y))
+    return jax.eval_shape(lambda key: model.init(key, Points(x, y), x, key=key), jax.random.key(0))["params"]
+
+
 def imported(case: Case, tensors: dict[str, np.ndarray]) -> dict:
     """The tree of parameters that `tensors`, of the names and shapes of the case, become."""
-    model, names = model_of(case), importlib.import_module(type(model_of(case)).__module__).TORCH_NAMES
-    x, y = (np.zeros((3, case.config[dim])) for dim in ("dim_x", "dim_y"))
-    shapes = jax.eval_shape(lambda key: model.init(key, Points(x, y), x, key=key), jax.random.key(0))["params"]
-    return import_parameters(tensors, names, shapes)
+    model = model_of(case)
+    names = importlib.import_module(type(model).__module__).TORCH_NAMES
+    return import_parameters(tensors, names, shapes(model, case.config["dim_x"]))
 
 
 def norms_by_tensor(case: Case, gradient: dict) -> dict[str, float]:
