@@ -12,6 +12,7 @@ Encoders and projections come before the mask is used. They run once under a `vm
 evaluation of many context sizes on the same points.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import jax
@@ -163,7 +164,7 @@ class MAMLRegressor(Initialised, Regressor):
     inner_steps: int = 3
     inner_rate: float = 0.1
     first_order: bool = False
-    kernel_init: str = "fan_in_uniform"
+    kernel_init: str = dataclasses.field(default="fan_in_uniform", kw_only=True)
     fourier_levels: int = 0
 
     @nn.compact
