@@ -14,11 +14,6 @@ class Initialised(Block, kw_only=True):
     kernel_init: str = "lecun_normal"
     bias_init: str = "fan_in_uniform"  # zero biases break untrained Intention: see kvq_jax.nn.MLP
 
-    @property
-    def inits(self) -> dict[str, str]:
-        """The initialisers, as a layer takes them."""
-        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-
     @nn.nowrap
     def mlp(self, features: Sequence[int], name: str, **options) -> MLP:
         """A part of the model, with these initialisers."""
