@@ -15,6 +15,13 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 
+@pytest.fixture(autouse=True, scope="module")
+def let_programs_go():
+    """After each file: thousands of programs take gigabytes, and more mappings of memory than a process may have."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Runs a test with float64 enabled, for comparison with float64 references."""
