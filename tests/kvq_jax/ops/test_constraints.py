@@ -286,7 +286,8 @@ def test_what_is_refused():
     key, value, constraints, bounds = draw(dtype=np.float32)
     for message, options in [
         ("unknown method 'simplex'", dict(method="simplex")),
-        ("unknown route", dict(route="pinv")),
+        ("unknown route", dict(route="fast")),
+        ("pass alpha=0", dict(route="pinv")),
         ("alpha must be >= 0", dict(alpha=-1.0)),
         (r"expected constraints \[..., 4, p\]", dict(constraints=constraints.T)),
         (r"expected constraints \[..., 4, p\]", dict(constraints=constraints, bounds=jnp.ones(4))),
