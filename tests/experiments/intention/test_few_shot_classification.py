@@ -27,7 +27,6 @@ from experiments.intention.few_shot_classification.figures import figure14
 from experiments.tasks.episodes import Episodes, Images
 from scripts import sweep
 
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
 COUNTS = (7, 5, 9, 5, 6)  # images of each class
 
 
@@ -45,7 +44,7 @@ CLASS_OF = np.repeat(range(len(COUNTS)), COUNTS)
 
 @functools.cache
 def sampler(way, shot, query):
-    return jit(Episodes(way, shot, query).sample)
+    return jax.jit(Episodes(way, shot, query).sample)
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,7 +65,7 @@ def test_no_image_is_in_context_and_target_and_labels_are_a_permutation(seed, si
 
 def test_every_class_gets_every_label_and_every_image_is_drawn():
     keys = jax.random.split(jax.random.key(0), 4000)
-    numbers = np.asarray(jit(jax.vmap(lambda key: Episodes(3, 2, 2).draw(key, numbered_images().member)))(keys))
+    numbers = np.asarray(jax.jit(jax.vmap(lambda key: Episodes(3, 2, 2).draw(key, numbered_images().member)))(keys))
     classes = CLASS_OF[numbers[:, :, 0]]
     for label in range(3):
         assert np.bincount(classes[:, label]) / len(keys) == pytest.approx(np.full(5, 0.2), abs=0.03)
@@ -92,8 +91,8 @@ def build(arg="preset=tiny", **changes):
 def test_running_averages_flow_through_training_and_judge_each_image_by_itself():
     experiment, config = build("model=prototypes,preset=tiny", **ONE_BLOCK | {"encoder.statistics": "running"})
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), 20)
-    state = jit(make_init(experiment, optimizer))(jnp.uint32(0))
-    after, _ = jit(make_step(experiment, optimizer, 2))(state, experiment.data["train"])
+    state = jax.jit(make_init(experiment, optimizer))(jnp.uint32(0))
+    after, _ = jax.jit(make_step(experiment, optimizer, 2))(state, experiment.data["train"])
     before, moved = (one.collections["batch_stats"]["encoder"]["norm_0"]["mean"] for one in (state, after))
     assert not before.any() and np.abs(moved).max() > 1e-4
     task = Episodes(3, 2, 3)

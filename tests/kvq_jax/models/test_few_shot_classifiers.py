@@ -17,7 +17,6 @@ from kvq_jax.models.few_shot_classifiers import LOSSES, class_means, cross_entro
 from kvq_jax.nn import ConvEncoder
 from kvq_jax.ops import OPERATORS
 
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
 WAY, SHOT, QUERY = 3, 4, 5
 LABEL_OPS = [name for name, row in OPERATORS.items() if row.labels]
 CONV = ConvEncoder((4,))
@@ -58,7 +57,9 @@ def episode(*leading, size=6, seed=0):
 def build(name):
     model = CLASSIFIERS[name].cls(encoder=CONV, **SMALL[name])
     context, label, target, _ = episode()
-    return jit(functools.partial(model.apply, train=False)), jit(model.init)(jax.random.key(1), context, label, target)
+    return jax.jit(functools.partial(model.apply, train=False)), jax.jit(model.init)(
+        jax.random.key(1), context, label, target
+    )
 
 
 def close(actual, expected, atol=1e-4):
@@ -102,7 +103,7 @@ def test_gradients_are_finite_and_reach_every_parameter(name):
     def loss(variables):
         return LOSSES[model.loss](model.apply(variables, context, label, target, True), answer)
 
-    gradients = jit(jax.grad(loss))(variables)
+    gradients = jax.jit(jax.grad(loss))(variables)
     for path, leaf in jax.tree.leaves_with_path(gradients):
         # Neither a softmax over keys nor what is centred sees a shift of all keys and queries.
         place = jax.tree_util.keystr(path)
@@ -115,7 +116,7 @@ def head(op, alpha, **options):
     arrays = episode(size=3)
     model = IntentionClassifier(Flat(), 9, dict(name=op, alpha=alpha), **options)
     params = {"latent": {"kernel": jnp.eye(9), "bias": jnp.zeros(9)}}
-    scores = jit(model.apply)({"params": params}, *arrays[:3])
+    scores = jax.jit(model.apply)({"params": params}, *arrays[:3])
     flat = lambda x: np.float64(x).reshape(len(x), -1)
     return np.asarray(scores), flat(arrays[0]), np.asarray(arrays[1].argmax(-1)), flat(arrays[2])
 
@@ -156,7 +157,7 @@ def test_every_head_learns_from_its_context(name, kernel, alpha):
     losses = dict(intention="squared_error", ls_svm="signed_squared_error") | dict.fromkeys(LABEL_OPS, "cross_entropy")
     assert model.loss == losses[name]
     context, label, target, answer = episode(6)
-    scores, _ = jit(model.init_with_output)(jax.random.key(0), context, label, target)
+    scores, _ = jax.jit(model.init_with_output)(jax.random.key(0), context, label, target)
     assert np.mean(scores.argmax(-1) == answer.argmax(-1)) > 0.7 and np.isfinite(LOSSES[model.loss](scores, answer))
 
 
@@ -181,8 +182,8 @@ def maml(**fields):
 
 def outer_gradient(model):
     context, label, target, answer = episode(2)
-    variables = jit(model.init)(jax.random.key(0), context, label, target)
-    return jit(jax.grad(lambda v: cross_entropy(model.apply(v, context, label, target, True), answer)))(variables)
+    variables = jax.jit(model.init)(jax.random.key(0), context, label, target)
+    return jax.jit(jax.grad(lambda v: cross_entropy(model.apply(v, context, label, target, True), answer)))(variables)
 
 
 def test_first_order_maml_is_maml_where_nothing_is_learnt_inside():
@@ -211,7 +212,7 @@ def test_maml_is_gradient_descent_on_the_context():
 
 def test_maml_takes_more_steps_in_a_test():
     model, (context, label, target, _) = maml(inner_steps=1, test_steps=2), episode()
-    variables = jit(model.init)(jax.random.key(0), context, label, target)
+    variables = jax.jit(model.init)(jax.random.key(0), context, label, target)
     longer = dataclasses.replace(model, inner_steps=2)
     close(model.apply(variables, context, label, target, False), longer.apply(variables, context, label, target, True))
 
@@ -220,9 +221,9 @@ def test_transductive_scores_depend_on_the_other_targets_and_running_ones_do_not
     context, label, target, _ = episode()
     for statistics, alone in (("transductive", False), ("running", True)):
         model = PrototypeClassifier(ConvEncoder((4,), statistics))
-        variables = jit(model.init)(jax.random.key(0), context, label, target)
-        together = jit(model.apply)(variables, context, label, target)[:1]
-        single = jit(model.apply)(variables, context, label, target[:1])
+        variables = jax.jit(model.init)(jax.random.key(0), context, label, target)
+        together = jax.jit(model.apply)(variables, context, label, target)[:1]
+        single = jax.jit(model.apply)(variables, context, label, target[:1])
         assert (np.abs(together - single).max() < 1e-4) == alone
 
 

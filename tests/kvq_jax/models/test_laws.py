@@ -49,7 +49,6 @@ RESAMPLED = {
     "bnp": "what a bootstrap draws depends on the places of points, and on how many there are",
     "banp": "as bnp",
 }
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -92,7 +91,7 @@ def made(cls, name):
         prediction = model.apply(variables, context, target.x, target.mask, key=KEY)
         return prediction if isinstance(model, Regressor) else prediction.mean.reshape(target.y.shape)
 
-    return variables, jit(scores), jit(jax.grad(total)), jit(mean)
+    return variables, jax.jit(scores), jax.jit(jax.grad(total)), jax.jit(mean)
 
 
 def row(name):

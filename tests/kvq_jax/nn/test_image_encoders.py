@@ -1,7 +1,5 @@
 """Image encoders: published sizes, convolutions by two ways, whose statistics batch norm takes, dropped blocks."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,7 +126,7 @@ def test_regularisation_acts_in_training_alone():
     encoder, x = ResNet12((4,), drop_rate=0.5), images(3, 8, 8)
     variables = jax.jit(encoder.init)(jax.random.key(0), x)
 
-    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    @jax.jit
     def outputs(key):
         training = encoder.apply(variables, x, True, rngs={"dropout": key})
         return training, encoder.apply(variables, x, False), encoder.clone(drop_rate=0.0).apply(variables, x, True)

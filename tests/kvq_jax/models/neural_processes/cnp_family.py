@@ -26,9 +26,6 @@ MODELS = dict(
 )
 N, M, K = 7, 4, 3
 KEY = jax.random.key(0)
-once = functools.partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0}
-)  # quick to compile: each runs once
 
 
 def points(count, *batch, seed=0):

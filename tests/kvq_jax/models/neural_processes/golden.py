@@ -143,5 +143,5 @@ def run(case: Case, program: Callable) -> Any:
     def run(params, inputs):
         return program(lambda params, method: model.apply({"params": params}, inputs, method=method), params)
 
-    compiled = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
+    compiled = jax.jit(run)
     return compiled(imported(case, case.tensors), case.inputs)

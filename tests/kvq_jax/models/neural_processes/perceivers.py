@@ -29,10 +29,6 @@ def points(count, *batch, seed=0, mask=None):
     return Points(draw(*batch, count, 1, seed=seed), draw(*batch, count, 2, seed=seed + 1), mask)
 
 
-# A program that runs once is not worth optimising.
-jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
-
 @functools.cache
 def variables_of(name):
     """Scales of norms are about 1, so that what is drawn for the context and the targets comes through."""

@@ -9,19 +9,7 @@ from flax import linen as nn
 from kvq_jax.models.neural_processes import bootstrap
 from kvq_jax.models.neural_processes.conditional import CANP
 from kvq_jax.models.points import Points
-from tests.kvq_jax.models.neural_processes.cnp_family import (
-    ATTENTIVE,
-    KEY,
-    SMALL,
-    K,
-    M,
-    N,
-    chance,
-    close,
-    made,
-    once,
-    points,
-)
+from tests.kvq_jax.models.neural_processes.cnp_family import ATTENTIVE, KEY, SMALL, K, M, N, chance, close, made, points
 
 
 def numpy_mlp(params, rows):
@@ -64,7 +52,7 @@ def test_bnp_step_by_step():
         components = model.predict(context, target_x, draws).component_distribution
         return model.bootstrap(context, draws)[:2], (components.mean, components.variance)
 
-    found = once(nn.apply(outputs, model))(variables)
+    found = jax.jit(nn.apply(outputs, model))(variables)
     close(found, ((np.stack([context.x] * K), np.stack(contexts)), (mean.swapaxes(0, 1), std.swapaxes(0, 1) ** 2)))
 
 
@@ -80,15 +68,15 @@ def test_one_residual_for_all_places_is_none():
         y = model.apply(variables, context, draws, method="bootstrap").y
         return y.sum(), y
 
-    gradient, y = once(jax.grad(bootstrapped, has_aux=True))(variables)
+    gradient, y = jax.jit(jax.grad(bootstrapped, has_aux=True))(variables)
     pairs = Points(context.x[draws.points], context.y[draws.points])
-    close(y, once(lambda: plain(pairs, np.stack([context.x] * K)).mean)())
+    close(y, jax.jit(lambda: plain(pairs, np.stack([context.x] * K)).mean)())
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
 
 
 def test_bootstraps_draw_points_that_are_there_evenly():
     mask = np.array([[0, 1, 0, 1, 1, 0, 0], [1] * N], bool)
-    draws = once(lambda: bootstrap.draw(KEY, 2000, points(N, 2)._replace(mask=mask)))()
+    draws = jax.jit(lambda: bootstrap.draw(KEY, 2000, points(N, 2)._replace(mask=mask)))()
     for indices in draws:
         assert indices.shape == (2000, 2, N)
         for task in range(2):

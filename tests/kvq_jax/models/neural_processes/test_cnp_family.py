@@ -25,7 +25,6 @@ from tests.kvq_jax.models.neural_processes.cnp_family import (
     chance,
     close,
     made,
-    once,
     points,
 )
 from tests.kvq_jax.nn.drawing import start
@@ -90,14 +89,14 @@ def tasks(name):
         return loss.sum(), (moments, loss)
 
     args = stack(0, contexts), stack(0, targets), stack(1, many)
-    gradient, (moments, loss) = once(jax.grad(total, has_aux=True))(variables, *args)
+    gradient, (moments, loss) = jax.jit(jax.grad(total, has_aux=True))(variables, *args)
     return np.moveaxis(np.asarray(moments), 1, 0), np.asarray(loss), gradient
 
 
 def alone(name, context, target, draws):
     """`both` of one task."""
     model, variables = made(name)
-    return once(nn.apply(both, model))(variables, context, target, draws)
+    return jax.jit(nn.apply(both, model))(variables, context, target, draws)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_draws_come_from_the_key(name):
         of_point = jax.nn.logsumexp(components.log_prob(target.y[..., None, :]), axis=-1) - np.log(3)
         return of_point.mean(-1), model.log_likelihood(context, target, key=KEY), model.loss(context, target, key=KEY)
 
-    mixed, found, loss = once(nn.apply(outputs, model))(variables)
+    mixed, found, loss = jax.jit(nn.apply(outputs, model))(variables)
     close(found, mixed)
     assert loss.shape == (2,) and np.isfinite(loss).all()
 
@@ -190,7 +189,7 @@ def test_bounds_without_targets():
         ]
         return mixed.log_prob(context.y[:, None]).sum(0), losses
 
-    of_sample, losses = once(nn.apply(outputs, model))(variables)
+    of_sample, losses = jax.jit(nn.apply(outputs, model))(variables)
     close(losses, [-(jax.nn.logsumexp(of_sample) - np.log(K)) / N, -of_sample.mean() / N])
     assert losses[0] < losses[1]
 
@@ -239,7 +238,7 @@ def test_conditioning_in_parts(name, dtype):
         return [[(one.mean, one.variance) for one in ones] for ones in zip(*pairs)]
 
     with jax.enable_x64(dtype == np.float64):
-        in_parts, at_once = once(nn.apply(outputs, model))(variables)
+        in_parts, at_once = jax.jit(nn.apply(outputs, model))(variables)
         assert in_parts[0][0].dtype == dtype
         close(in_parts, at_once, tolerance)
 
@@ -247,7 +246,10 @@ def test_conditioning_in_parts(name, dtype):
 @pytest.mark.parametrize(
     "model, message",
     [
-        (CANP(**SMALL, **ATTENTIVE), "with self_attention every point of a context depends on all others"),
+        (
+            CANP(**SMALL, **ATTENTIVE),
+            "with self_attention every point depends on all others: no state of constant size",
+        ),
         (ANP(**SMALL, **ATTENTIVE, self_attention=False), "a state of softmax belongs to the queries it was made for"),
         (
             ANP(**SMALL, **ATTENTIVE, self_attention=False, op="sigma_intention"),
@@ -301,7 +303,7 @@ def test_the_elbo_is_the_likelihood_less_the_divergence():
         of_z = [(of.base_dist.loc, of.base_dist.scale) for of in (given_context, given_both)]
         return *of_z, decoded, model.train_loss(context, target, noise)
 
-    found = once(nn.apply(parts, model))(variables, context, target, noise)
+    found = jax.jit(nn.apply(parts, model))(variables, context, target, noise)
     (p_mean, p_std), (q_mean, q_std), (mean, std), loss = jax.tree.map(np.float64, found)
     y = np.concatenate([context.y, target.y])
     log_likelihood = (-0.5 * ((y - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)).sum((-2, -1)).mean()

@@ -20,7 +20,7 @@ from kvq_jax.models.neural_processes.conditioning import (
 )
 from kvq_jax.models.points import Points
 from kvq_jax.ops import streaming
-from tests.kvq_jax.models.neural_processes.perceivers import MODELS, jit, points, variables_of
+from tests.kvq_jax.models.neural_processes.perceivers import MODELS, points, variables_of
 
 N, M, PART = 7, 4, 3
 STATES = ("cmanp", "intention", "cmanpand")
@@ -40,13 +40,13 @@ def programs(name):
     model = MODELS[name]
     variables = jax.tree.map(np.float64, variables_of(name))
     target_x = np.float64(points(M, seed=5).x)
-    method = lambda method: jit(functools.partial(model.apply, variables, method=method))
+    method = lambda method: jax.jit(functools.partial(model.apply, variables, method=method))
     return (
         model.apply(variables, (), method="init_state"),
         method("update"),
         method("merge"),
-        jit(lambda state: moments(model.apply(variables, state, target_x, method="query"))),
-        jit(lambda context: moments(model.apply(variables, context, target_x))),
+        jax.jit(lambda state: moments(model.apply(variables, state, target_x, method="query"))),
+        jax.jit(lambda context: moments(model.apply(variables, context, target_x))),
     )
 
 
@@ -81,14 +81,14 @@ def test_a_long_context_in_chunks(name):
     context, target_x = points(N, 2, mask=rng.random((2, N)) < 0.7), points(M, 2, seed=5).x
     more = points(2, 2, seed=8, mask=np.ones((2, 2), bool))
 
-    @jit
+    @jax.jit
     def in_chunks(variables, context):
         state = condition(model, variables, context, 3)
         return moments(
             model.apply(variables, condition(model, variables, more, 1, state=state), target_x, method="query")
         )
 
-    full = jit(lambda *points: moments(model.apply(variables, Points(*points), target_x)))
+    full = jax.jit(lambda *points: moments(model.apply(variables, Points(*points), target_x)))
     both = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), context, more)
     close(in_chunks(variables, context), full(*both), 1e-5)
 
@@ -103,7 +103,7 @@ def test_gradient_through_chunks():
             prediction = model.apply(variables, context, target.x)
         return prediction.log_prob(target.y).sum()
 
-    gradient = jit(jax.grad(loss), static_argnums=1)
+    gradient = jax.jit(jax.grad(loss), static_argnums=1)
     close(gradient(variables, True), gradient(variables, False), 1e-4)
 
 
@@ -124,10 +124,10 @@ def test_memory_does_not_depend_on_the_number_of_points(name, tolerance):
         state = condition_made(model, variables, made, count)
         return moments(model.apply(variables, state, target_x, method="query"))
 
-    compiled = {count: jit(run, static_argnums=1).lower(variables, count).compile() for count in (10, 10_000)}
+    compiled = {count: jax.jit(run, static_argnums=1).lower(variables, count).compile() for count in (10, 10_000)}
     few, many = (program.memory_analysis().temp_size_in_bytes for program in compiled.values())
     assert few > 0 and abs(many - few) <= 0.05 * few
-    close(compiled[10](variables), jit(lambda: moments(model.apply(variables, shown, target_x)))(), tolerance)
+    close(compiled[10](variables), jax.jit(lambda: moments(model.apply(variables, shown, target_x)))(), tolerance)
 
 
 def test_a_model_is_a_stream():
@@ -135,13 +135,17 @@ def test_a_model_is_a_stream():
     model, variables, context, target_x = MODELS["cmanp"], variables_of("cmanp"), points(3), points(M, seed=5).x
     stream = as_stream(model, variables)
 
-    @jit
+    @jax.jit
     def after_each_point():
         states = streaming.prefixes(stream, stream.init(1, 2), context.x, context.y)
         return jax.vmap(lambda state: moments(stream.read(state, target_x)))(states)
 
     every = after_each_point()
-    close(jax.tree.map(lambda a: a[-1], every), jit(lambda: moments(model.apply(variables, context, target_x)))(), 1e-5)
+    close(
+        jax.tree.map(lambda a: a[-1], every),
+        jax.jit(lambda: moments(model.apply(variables, context, target_x)))(),
+        1e-5,
+    )
 
 
 def test_which_models_have_a_state():
@@ -162,7 +166,7 @@ def test_blocks_hold_every_point_once():
 def draws(model, variables, context, target, **options):
     """Compiled samples."""
     options = {"key": jax.random.key(1), "block_size": 2, "num_samples": 3} | options
-    return jit(lambda v, c, x, m: sample(model, v, c, x, m, **options))(variables, context, target.x, target.mask)
+    return jax.jit(lambda v, c, x, m: sample(model, v, c, x, m, **options))(variables, context, target.x, target.mask)
 
 
 @pytest.mark.parametrize("name, block_size", [("intention", 1), ("cmanpand", 3)])
@@ -212,7 +216,7 @@ def test_with_a_tiny_deviation_draws_are_means():
     sure["params"]["predictor"]["layer_1"]["kernel"][:, 2:] = 0
     context, target = points(N), points(3, seed=5)
     drawn = draws(model, sure, context, target, block_size=1)
-    mean = jit(lambda y, count: model.apply(sure, Points(x, y, jnp.arange(N + 3) < count), target.x).mean)
+    mean = jax.jit(lambda y, count: model.apply(sure, Points(x, y, jnp.arange(N + 3) < count), target.x).mean)
     x, y = np.concatenate([context.x, target.x]), np.concatenate([context.y, np.zeros((3, 2), np.float32)])
     for i in range(3):
         y[N + i] = mean(y, N + i)[i]
@@ -223,7 +227,7 @@ def test_blocks_of_one_draw_what_the_joint_model_factors():
     """One block of a joint model is one draw of its normal: mean and covariance of many samples."""
     model, variables, context, target = MODELS["nd"], variables_of("nd"), points(N), points(2, seed=5)
     drawn = draws(model, variables, context, target, block_size=2, num_samples=4000).reshape(4000, -1)
-    mean, covariance = jit(
+    mean, covariance = jax.jit(
         lambda: (lambda p: (p.mean, p.covariance_matrix))(model.apply(variables, context, target.x))
     )()
     scale = np.sqrt(np.diag(covariance))

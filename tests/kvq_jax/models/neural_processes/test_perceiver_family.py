@@ -13,7 +13,7 @@ from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.cmanp import CMANP, CMANPAND
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
 from kvq_jax.models.points import Points, join
-from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, jit, points, variables_of
+from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, points, variables_of
 
 CLASSES = dict(eqtnp=EQTNP, lbanp=LBANP, lbanpnd=LBANPND, cmanp=CMANP, cmanpand=CMANPAND)
 BOUNDED = dict(std_map="softplus", std_floor=0.05)
@@ -59,7 +59,7 @@ def made(name):
     """Name of a task -> `outputs`, from one batch; and the gradient of the sum of all log densities."""
     model, batch = MODELS[name], jax.tree.map(lambda *rows: np.stack(rows), *tasks().values())
 
-    @jit
+    @jax.jit
     def run(variables, context, target):
         def total(variables):
             moments, value = nn.apply(outputs, model)(variables, context, target)
@@ -74,7 +74,7 @@ def made(name):
 @functools.cache
 def alone(name):
     """`outputs` for one task without masks, compiled for each shape."""
-    return jit(functools.partial(nn.apply(outputs, MODELS[name]), variables_of(name)))
+    return jax.jit(functools.partial(nn.apply(outputs, MODELS[name]), variables_of(name)))
 
 
 @functools.cache
@@ -109,7 +109,7 @@ def test_parameter_counts_of_the_published_models(dims, sizes, counts):
 @pytest.mark.parametrize("copies", [True, False])
 def test_layers_start_as_copies(copies):
     model = MODELS["lbanp"].clone(copy_layers=copies)
-    params = jit(lambda: model.init(jax.random.key(0), points(N), points(M).x))()["params"]
+    params = jax.jit(lambda: model.init(jax.random.key(0), points(N), points(M).x))()["params"]
     for stack in ("encoder", "decoder"):
         same = jax.tree.map(jnp.array_equal, params[f"{stack}_0"], params[f"{stack}_1"])
         assert all(same for path, same in flatten_dict(same).items() if path[-1] == "kernel") == copies
@@ -167,14 +167,14 @@ def test_blocks_of_targets_follow_the_chain_rule():
     target = points(M, 2, seed=5, mask=np.array([[1, 1, 1, 1], [0, 1, 0, 1]], bool))
     context = points(N, 2, mask=np.ones((2, N), bool))
 
-    @jit
+    @jax.jit
     def of_block(start, stop):
         place = jnp.arange(M)
         seen = join(context, target._replace(mask=target.mask & (place < start)))
         block = target._replace(mask=target.mask & (start <= place) & (place < stop))
         return -model.apply(variables, seen, block, method="loss")
 
-    log_likelihood = jit(
+    log_likelihood = jax.jit(
         lambda size: model.clone(block_size=size).apply(variables, context, target, method="log_likelihood"),
         static_argnums=0,
     )
