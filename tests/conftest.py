@@ -21,11 +21,21 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 
+PROGRAMS_MIB = 1500  # memory at which a process lets its compiled programs go
+
+
 @pytest.fixture(autouse=True, scope="module")
 def let_programs_go():
-    """After each file: thousands of programs take gigabytes, and more mappings of memory than a process may have."""
+    """After a file: thousands of programs take gigabytes, and more mappings of memory than a process may have."""
     yield
-    jax.clear_caches()
+    if resident_mib() > PROGRAMS_MIB:
+        jax.clear_caches()
+
+
+def resident_mib() -> float:
+    """Memory of this process; infinite where the system does not say."""
+    status = pathlib.Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if status.exists() else float("inf")
 
 
 @pytest.fixture
