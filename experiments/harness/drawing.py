@@ -75,18 +75,9 @@ def legend_below(figure: Figure, looks: Sequence[dict]) -> None:
 
 def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable[Sequence] = ()) -> Path:
     """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if columns:
-        save_numbers(path.with_suffix(".csv"), columns, rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_suffix(".csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
     figure.savefig(path)
-    return path
-
-
-def save_numbers(path: Path, columns: Sequence[str], rows: Iterable[Sequence]) -> Path:
-    """Writes the numbers that a figure draws as CSV."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
     return path

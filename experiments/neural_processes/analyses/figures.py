@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
 from experiments.neural_processes.analyses import curves, tables
 from experiments.neural_processes.complexity import tables as complexity
@@ -57,7 +56,7 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
     middle.set(xlabel="block size", title="CMANP-AND")
     right.set(xlabel="latents, $|L_I| = |L_B|$", title="CMANP")
-    return _saved(figure, (left, middle, right), own, rows, folder / "figure4")
+    return _saved(figure, (left, middle, right), own, rows, folder / "figure4.png")
 
 
 def figure6(results: Sequence[Result], folder: Path) -> Path:
@@ -69,14 +68,14 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     for axis, (varied, label) in zip(axes, panels.items()):
         rows += _draw_likelihoods(axis, varied, curve(own, varied), "marginal")
         axis.set_xlabel(label)
-    return _saved(figure, axes, own, rows, folder / "figure6")
+    return _saved(figure, axes, own, rows, folder / "figure6.png")
 
 
 def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
     """Every model on the three functions, with a context from all of the range of training (9) or a part of it (10)."""
-    cells, place = study_of_blocks(_own(results, f"Figure {number}")), _PLACE[number]
-    if not cells:
-        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with study=blocks; there is none")
+    name, place = f"Figure {number}", _PLACE[number]
+    needs = f"{name} needs a result of {CONFIGS[0]} with study=blocks"
+    cells = drawing.required(study_of_blocks(_own(results, name)), needs)
     figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     rows = []
     for line, (model, result) in zip(axes, cells.items()):
@@ -84,8 +83,7 @@ def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
     preset = next(iter(cells.values())).preset
     _explain(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {preset})")
     columns = ["model", "function", "x", "truth", "mean", "std"]
-    drawing.save_numbers(folder / f"figure{number}.csv", columns, rows)
-    return drawing.save(figure, folder / f"figure{number}.png")
+    return drawing.save(figure, folder / f"figure{number}.png", columns, rows)
 
 
 FIGURES = {"cmanp/figure4": figure4, "cmanp/figure6": figure6}
@@ -112,9 +110,7 @@ def study_of_blocks(results: Sequence[Result]) -> dict[str, Result]:
 
 def _own(results: Sequence[Result], figure: str) -> list[Result]:
     own = comparable(results, CONFIGS[0], lambda result: tuple(sorted(result.axes.items())))
-    if not own:
-        raise UserError(f"{figure} needs results of {CONFIGS[0]}; there are none")
-    return list(own.values())
+    return list(drawing.required(own, f"{figure} needs results of {CONFIGS[0]}").values())
 
 
 def _base_sizes(results: Sequence[Result]) -> dict[str, str]:
@@ -173,8 +169,7 @@ def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows
     handles = dict(reversed(pair) for axis in axes for pair in zip(*axis.get_legend_handles_labels()))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8)
     figure.suptitle(f"Sizes of CMANP on 1-D functions (preset {results[0].preset})", fontsize=9.5)
-    drawing.save_numbers(path.with_suffix(".csv"), _COLUMNS, rows)
-    return drawing.save(figure, path.with_suffix(".png"))
+    return drawing.save(figure, path, _COLUMNS, rows)
 
 
 def _draw_curves(axes: Sequence[Axes], arrays: Mapping[str, np.ndarray], place: int, label: str) -> Rows:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.neural_processes.complexity import tables
 from kvq_jax.models import MODELS
@@ -41,17 +40,16 @@ _FIGURES = {3: ("context", 3.6, _FIGURE3), 8: ("update", 4.2, _FIGURE8)}
 def of_paper(results: Sequence[Result], folder: Path, number: int) -> Path:
     """Figure 3: memory by targets (joint models) and by context, with time; Figure 8: time of updates and queries."""
     what, width, panels = _FIGURES[number]
-    run = tables.chosen_run(results, what)
-    if run is None:
-        raise UserError(f"Figure {number} needs a result of {CONFIGS[0]} with what={what}; there is none")
-    return _drawn(run, panels, folder / f"figure{number}", width)
+    needs = f"Figure {number} needs a result of {CONFIGS[0]} with what={what}"
+    run = drawing.required(tables.chosen_run(results, what), needs)
+    return _drawn(run, panels, folder / f"figure{number}.png", width)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """One run: a panel for each series."""
     (run,) = results
     panels = [Panel(((name,),), name, series["vary"]) for name, series in run.config["series"].items()]
-    return _drawn(run, panels, folder / "figure", width=3.2)
+    return _drawn(run, panels, folder / "figure.png", width=3.2)
 
 
 FIGURES = {f"cmanp/figure{number}": functools.partial(of_paper, number=number) for number in _FIGURES}
@@ -77,8 +75,7 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
             axis.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=_LABELS[section["quantity"]], title=title)
         axis.legend(fontsize=8)
     figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
-    drawing.save_numbers(path.with_suffix(".csv"), _COLUMNS, rows)
-    return drawing.save(figure, path.with_suffix(".png"))
+    return drawing.save(figure, path, _COLUMNS, rows)
 
 
 def _largest(run: Result, names: Sequence[str], model: str, size: int) -> float | None:

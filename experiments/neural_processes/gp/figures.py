@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from experiments.harness import drawing
-from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.tables import KERNELS, kind, log_likelihood, title
@@ -64,8 +63,8 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     drawing.hide_after(len(cells), axes)
     figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {result.preset})")
     _explain(figure, axes)
-    drawing.save_numbers(folder / f"{name}.csv", ["model", "x", "mean", "std", "oracle_mean", "oracle_std"], rows)
-    return drawing.save(figure, folder / f"{name}.png")
+    columns = ["model", "x", "mean", "std", "oracle_mean", "oracle_std"]
+    return drawing.save(figure, folder / f"{name}.png", columns, rows)
 
 
 def likelihoods(results: Sequence[Result], folder: Path) -> Path:
@@ -98,8 +97,7 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     figure.suptitle(f"1-D meta-regression (preset {preset}); below {_LEAST} not shown")
     columns = ["kernel", "model", "likelihood"]
     columns += [f"{std} std{error}" for std in _MARKS for error in ("", ", sem")] + ["paper", "oracle"]
-    drawing.save_numbers(folder / "gp_likelihoods.csv", columns, rows)
-    return drawing.save(figure, folder / "gp_likelihoods.png")
+    return drawing.save(figure, folder / "gp_likelihoods.png", columns, rows)
 
 
 FIGURES = {f"cmanp/gp_functions_{kernel}": functools.partial(functions, kernel=kernel) for kernel in KERNELS}
@@ -132,10 +130,7 @@ def _draw_likelihood(
 
 
 def _required(results: Sequence[Result], figure: str) -> tables.Cells:
-    cells = tables.chosen_results(results)
-    if not cells:
-        raise UserError(f"{figure} needs results of {CONFIGS[0]}; there are none")
-    return cells
+    return drawing.required(tables.chosen_results(results), f"{figure} needs results of {CONFIGS[0]}")
 
 
 def _draw_function(axis: Axes, arrays: Mapping[str, np.ndarray], row: int, column: int) -> None:
