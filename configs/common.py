@@ -117,6 +117,7 @@ def train(
     seed: int = 0,
     seeds: int = 1,
     placement: str = "single",
+    size_classes: int = 0,
     select: str = "last",
 ) -> dict[str, Any]:
     """A train section. For the fields see experiments/harness/loop.py."""

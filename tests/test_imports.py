@@ -19,7 +19,12 @@ ALLOWED = {
     "kvq_jax": set(),
     "experiments.harness": {"kvq_jax"},
     "experiments.data": {"experiments.harness", "kvq_jax"},
-    "experiments.tasks": {"experiments.data", "experiments.harness.errors", "kvq_jax"},
+    "experiments.tasks": {
+        "experiments.data",
+        "experiments.harness.errors",
+        "experiments.harness.size_classes",
+        "kvq_jax",
+    },
     "experiments.regression": _PAPER,
     "experiments.intention": _PAPER,
     "experiments.kvq": _PAPER,

@@ -57,7 +57,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
             num_block_latents=int(axes["block_latents"]),
         ),
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
-        train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
+        train=common.train(
+            100_000, 16, seeds=5, size_classes=12, log_every=500, validate_every=5000, checkpoint_every=5000
+        ),
         evaluation=common.evaluation(
             kernels=("rbf", "matern"),
             tasks=48_000,
@@ -73,13 +75,13 @@ def get_config(arg: str | None = None) -> ConfigDict:
 EDITS = {
     "model=cmanp_and": {"evaluation": dict(block_sizes=(1, 5, 10, 25, 46))},
     "preset=quick": {
-        "train": dict(steps=5000, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
+        "train": dict(steps=5000, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=500, batch_size=8),
     },
-    "preset=quick,study=blocks": {"train": dict(steps=25_000)},
+    "preset=quick,study=blocks": {"train": dict(steps=25_000, size_classes=8)},
     "preset=tiny": {
         "model": dict(hidden=32, num_layers=2),
-        "train": dict(steps=20, seeds=2, log_every=10, validate_every=20, checkpoint_every=20),
+        "train": dict(steps=20, seeds=2, size_classes=2, log_every=10, validate_every=20, checkpoint_every=20),
         "evaluation": dict(validation_batches=1, tasks=8, batch_size=4),
     },
 }

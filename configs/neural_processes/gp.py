@@ -55,7 +55,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
         task=TASK,
         model=common.model(axes["model"]),
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
-        train=common.train(100_000, 16, seeds=5, log_every=500, validate_every=5000, checkpoint_every=5000),
+        train=common.train(
+            100_000, 16, seeds=5, size_classes=12, log_every=500, validate_every=5000, checkpoint_every=5000
+        ),
         evaluation=common.evaluation(
             kernels=("rbf", "matern", "periodic"),
             tasks=48_000,
@@ -77,7 +79,7 @@ AXES = {
 }
 EDITS = {
     "preset=quick": {
-        "train": dict(steps=3000, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
+        "train": dict(steps=3000, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000, batch_size=8),
     },
     # One to six minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
@@ -89,7 +91,7 @@ EDITS = {
     "preset=quick,model=cmanp": {"train": dict(steps=7500)},
     "preset=quick,model=cmanp_and": {"train": dict(steps=7000)},
     "preset=tiny": {
-        "train": dict(steps=20, seeds=2, log_every=10, validate_every=20, checkpoint_every=20),
+        "train": dict(steps=20, seeds=2, size_classes=2, log_every=10, validate_every=20, checkpoint_every=20),
         "evaluation": dict(validation_batches=1, tasks=8, batch_size=4),
     },
 }

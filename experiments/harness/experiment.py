@@ -6,6 +6,8 @@ from typing import Any
 
 import jax
 
+from experiments.harness.size_classes import SizeClasses
+
 PyTree = Any
 NO_DATA = dict.fromkeys(("train", "validation", "test"))  # the data of an experiment that draws all of it from keys
 Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any mutable collection}
@@ -17,10 +19,12 @@ class Experiment:
 
     Attributes:
       init: key -> variables.
-      sample: (key, data of one split) -> one task of fixed shapes. The harness vmaps it over the keys of a batch.
+      sample: (key, data of one split) -> one task of fixed shapes. The harness vmaps it over the keys of a batch. With
+        `sizes` it takes slots and size too, which all tasks of a batch share: (key, data, slots, size).
       loss: (variables, batch, key) -> (scalar loss, (named scalar metrics, updated collections)).
       evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks].
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
+      sizes: the size classes of batches; None: every task has the same shapes.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
     """
@@ -32,3 +36,4 @@ class Experiment:
     examples: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     data: dict[str, PyTree]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sizes: SizeClasses | None = None

@@ -2,7 +2,7 @@
 
 import jax
 
-PURPOSES = ("init", "train", "validate", "evaluate", "examples")
+PURPOSES = ("init", "train", "validate", "evaluate", "examples", "sizes")
 
 
 def key_of(seed: int | jax.Array, purpose: str, step: int | jax.Array = 0) -> jax.Array:

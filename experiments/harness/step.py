@@ -63,9 +63,30 @@ def make_init(experiment: Experiment, optimizer: optax.GradientTransformation) -
     return init
 
 
-def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_size: int) -> PyTree:
-    """`batch_size` independent tasks, stacked on a leading axis."""
-    return jax.vmap(experiment.sample, (0, None))(jax.random.split(key, batch_size), data)
+def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_size: int, *shapes: Any) -> PyTree:
+    """`batch_size` independent tasks, stacked; shapes: slots and size, in an experiment that has sizes."""
+    return jax.vmap(lambda key: experiment.sample(key, data, *shapes))(jax.random.split(key, batch_size))
+
+
+def on_batch(
+    experiment: Experiment,
+    function: Callable[[PyTree, jax.Array], Any],
+    data: PyTree,
+    batch_size: int,
+    constrain: Callable,
+    key: jax.Array,
+    size_key: jax.Array,
+) -> Any:
+    """function(batch, key) of a batch drawn from `key`. Its size, in an experiment with sizes, is that of `size_key`.
+
+    No seed may be in `size_key`: seeds that are trained at once share the size, so that each step is in one class.
+    """
+    sample_key, function_key = jax.random.split(key)
+
+    def in_class(*shapes):
+        return function(constrain(sample_batch(experiment, sample_key, data, batch_size, *shapes)), function_key)
+
+    return experiment.sizes.switch(size_key, in_class) if experiment.sizes else in_class()
 
 
 def make_step(
@@ -73,17 +94,24 @@ def make_step(
     optimizer: optax.GradientTransformation,
     batch_size: int,
     constrain: Callable = lambda batch: batch,
-) -> Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]:
-    """(state of one seed, train data) -> (state, named scalars). `constrain` places the batch on devices."""
+) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+    """(state of one seed, train data, index) -> (state, named scalars). `constrain` places the batch on devices.
 
-    def step(state, data):
-        sample_key, loss_key = jax.random.split(key_of(state.seed, "train", state.step))
-        batch = constrain(sample_batch(experiment, sample_key, data, batch_size))
+    The index is that of the step, state.step; where the state is mapped over seeds, it must be given unmapped.
+    """
 
-        def objective(params):
-            return experiment.loss({"params": params, **state.collections}, batch, loss_key)
+    def step(state, data, index=None):
+        index = state.step if index is None else index
 
-        (loss, (metrics, collections)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
+        def gradient_of(batch, key):
+            def objective(params):
+                return experiment.loss({"params": params, **state.collections}, batch, key)
+
+            return jax.value_and_grad(objective, has_aux=True)(state.params)
+
+        keys = key_of(state.seed, "train", index), key_of(0, "sizes", index)
+        found, gradient = on_batch(experiment, gradient_of, data, batch_size, constrain, *keys)
+        loss, (metrics, collections) = found
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics = {"loss": loss, "gradient_norm": jnp.linalg.norm(ravel_pytree(gradient)[0]), **metrics}
         params = optax.apply_updates(state.params, updates)
@@ -108,26 +136,31 @@ def make_program(
     """
     step = make_step(experiment, optimizer, batch_size, placement.constrain)
 
-    def steps(state, data):
-        return jax.lax.scan(lambda carry, _: step(carry, data), state, length=chunk_steps)
+    def steps(state, given):
+        data, first = given
+        return jax.lax.scan(lambda state, index: step(state, data, index), state, first + jnp.arange(chunk_steps))
 
     def chunk(state, data):
-        state, metrics = placement.over_seeds(steps)(state, data)
+        state, metrics = placement.over_seeds(steps)(state, (data, state.step[0]))
         return state, jax.tree.map(jnp.transpose, metrics)
 
     def validation_loss(variables, data):
+        def loss(batch, key):
+            return experiment.loss(variables, batch, key)[0]
+
         def one(index):
-            sample_key, loss_key = jax.random.split(key_of(evaluation_seed, "validate", index))
-            batch = placement.constrain(sample_batch(experiment, sample_key, data, batch_size))
-            return experiment.loss(variables, batch, loss_key)[0]
+            keys = (key_of(evaluation_seed, purpose, index) for purpose in ("validate", "sizes"))
+            return on_batch(experiment, loss, data, batch_size, placement.constrain, *keys)
 
         return jax.lax.map(one, jnp.arange(validation_batches)).mean()
 
     def of_variables(function: Callable[..., Any]):
         return lambda state, data: placement.over_seeds(function)(state.variables, data)
 
+    evaluation_key = key_of(evaluation_seed, "evaluate")  # a constant of the program: size classes read it
+
     def evaluate(variables, data):
-        return experiment.evaluate(variables, data, key_of(evaluation_seed, "evaluate"))
+        return experiment.evaluate(variables, data, evaluation_key)
 
     def examples(state, data):
         first = jax.tree.map(lambda leaf: leaf[0], state.variables)

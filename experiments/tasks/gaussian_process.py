@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
+from experiments.harness.size_classes import Law, Size, Slots
 from experiments.tasks.base import Task
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.ops import kernels
@@ -39,8 +41,9 @@ KERNELS = {
 class GaussianProcess:
     """A law of functions, with N ~ U{min_context..max_context} context points and M ~ U{min_targets..max_points - N}.
 
-    Each task has N context points and M targets of its own. In the published code all tasks of a batch have the same N
-    and M. The law of one task is the same, and so are the expected loss and gradient: losses are means over tasks.
+    In the published code all tasks of a batch have the same N and M: experiments.harness.size_classes gives such sizes
+    to `sample`. Without them each task has a size of its own. The law of one task is the same, and so are the expected
+    loss and gradient: losses are means over tasks.
 
     Attributes:
       kernel: rbf, matern (nu = 5/2) or periodic.
@@ -91,25 +94,48 @@ class GaussianProcess:
         """Whether all noise is Gaussian, as oracle() takes it to be."""
         return self.t_scale[1] == 0
 
-    def sample(self, key: jax.Array, data: None) -> Task:
+    @property
+    def law(self) -> Law:
+        """The law of N and M."""
+        context, target = np.mgrid[self.min_context : self.max_context + 1, self.min_targets : self.most_targets + 1]
+        targets = self.max_points - context - self.min_targets + 1  # numbers of targets that a context leaves
+        probability = np.where(context + target <= self.max_points, 1 / (len(context) * targets), 0)
+        there = np.nonzero(probability)
+        return Law(context[there], target[there], probability[there])
+
+    def sample(self, key: jax.Array, data: None, slots: Slots | None = None, size: Size | None = None) -> Task:
         """One function, its Hyperparameters as the truth. `data` is not used.
 
-        The function is drawn at max_points points. The first N are the context, in max_context slots; the last M, from
-        the end, are the targets, in most_targets slots. Empty slots are 0.
+        The function is drawn at the points that are there; empty slots are 0. More slots add points and change none.
+
+        Args:
+          key: of the function.
+          data: not used.
+          slots: of context and targets; None: enough for every size, of which one is drawn from the key.
+          size: N and M; None with slots: all slots are points, and there are no masks.
         """
-        n_key, m_key, uniform_key, normal_key, t_key = jax.random.split(key, 5)
-        uniform = jax.random.uniform(uniform_key, (self.max_points + 3,))  # one draw: they are slow to compile
-        x = _within(self.position, uniform[:-3, None])
+        size_key, uniform_key, normal_key, t_key = jax.random.split(key, 4)
+        if slots is None:
+            slots, size = self.law.slots, self.law.size(self.law.draw(size_key))
+        # One draw of each kind: they are slow to compile. Its columns are for context and targets.
+        uniform = jax.random.uniform(uniform_key, (2 + max(slots), 2))
         ranges = self.length_scale, self.scale, self.period
-        hyperparameters = Hyperparameters(*map(_within, ranges, uniform[-3:]))
-        factor = cholesky(self._covariance(x, hyperparameters))
-        y = matmul(factor, jax.random.normal(normal_key, x.shape))
+        hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
+        x, mask = _joined(_within(self.position, uniform[2:]), slots), _mask(slots, size)
+        covariance = self._covariance(x, hyperparameters)
+        factor = cholesky(covariance if mask is None else _of_present(covariance, mask))
+        shape = max(slots), 2
+        y = matmul(factor, _joined(jax.random.normal(normal_key, shape), slots))
         if not self.exact:
-            y += self._student(t_key, x.shape)
-        n = jax.random.randint(n_key, (), self.min_context, self.max_context + 1)
-        m = jax.random.randint(m_key, (), self.min_targets, self.max_points - n + 1)
-        context = _first(n, self.max_context, x, y)
-        return Task(context, _first(m, self.most_targets, x[::-1], y[::-1]), hyperparameters)
+            y += _joined(self._student(t_key, shape), slots)
+        points = (
+            Points(x, y, None) if mask is None else Points(*(jnp.where(mask[:, None], of, 0) for of in (x, y)), mask)
+        )
+        parts = (
+            jax.tree.map(lambda leaf, part=part: leaf[part], points)
+            for part in (slice(slots[0]), slice(slots[0], None))
+        )
+        return Task(*parts, hyperparameters)
 
     def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.
@@ -120,7 +146,7 @@ class GaussianProcess:
         n = task.context.x.shape[-2]
         there = jnp.concatenate([whole_mask(task.context), whole_mask(Points(x, x, mask))])
         covariance = self._covariance(jnp.concatenate([task.context.x, x]), task.truth)
-        factor = cholesky(jnp.where(there & there[:, None], covariance, jnp.eye(len(there))))
+        factor = cholesky(_of_present(covariance, there))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
         return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:])
@@ -150,7 +176,16 @@ def _within(bounds: tuple, uniform: jax.Array) -> jax.Array:
     return bounds[0] + (bounds[1] - bounds[0]) * uniform
 
 
-def _first(count: jax.Array, slots: int, x: jax.Array, y: jax.Array) -> Points:
-    """The first `count` of the points, in `slots` slots."""
-    mask = jnp.arange(slots) < count
-    return Points(*(jnp.where(mask[:, None], points[:slots], 0) for points in (x, y)), mask)
+def _joined(columns: jax.Array, slots: Slots) -> jax.Array:
+    """Columns [n, 2] of context and targets as one, [N + M, 1]."""
+    return jnp.concatenate([columns[: slots[0], :1], columns[: slots[1], 1:]])
+
+
+def _mask(slots: Slots, size: Size | None) -> jax.Array | None:
+    """Which slots of context and targets are points, [N + M]."""
+    return size and jnp.concatenate([jnp.arange(held) < count for held, count in zip(slots, size)])
+
+
+def _of_present(covariance: jax.Array, mask: jax.Array) -> jax.Array:
+    """The covariance, where absent points are independent of all others and have variance 1."""
+    return jnp.where(mask & mask[:, None], covariance, jnp.eye(len(mask)))

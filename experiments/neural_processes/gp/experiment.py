@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.size_classes import choose_classes
 from experiments.regression.experiment import initialiser, mean_loss
 from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
@@ -47,18 +48,20 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
 
+    sizes = choose_classes(task.law, config.train.size_classes)
+
     def evaluate(variables, test, key):
-        def of_function(task_key):
+        def of_function(task_key, *shapes):
             """All kernels share positions, numbers of points and draws; one call of the model judges all of them."""
             sample_key, *model_keys = jax.random.split(task_key, 3)
-            tasks = [gp.sample(sample_key, test) for gp in judged.values()]
+            tasks = [gp.sample(sample_key, test, *shapes) for gp in judged.values()]
             context, target, _ = _stack(tasks)
 
             def log_likelihood(given):
                 points, model_key = given
                 return model.apply(variables, context, points, key=model_key, method="log_likelihood")
 
-            slots = max(task.max_context, target.x.shape[1])
+            slots = max(target.x.shape[1], context.x.shape[1])
             judged_at = _stack([_padded(points, slots) for points in (target, context)])
             found = jax.lax.map(log_likelihood, (judged_at, jnp.stack(model_keys)))
             names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
@@ -71,7 +74,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
                     values |= {f"{kernel}/oracle_{kind}": best, f"{kernel}/gap_{kind}": gap}
             return values
 
-        return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size)
+        return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size, sizes)
 
     def examples(variables, test, key):
         def predict(context, x):
@@ -79,7 +82,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return _examples(task, evaluation, predict, key)
 
-    return Experiment(initialiser(model, task, None), task.sample, mean_loss(model), evaluate, examples, NO_DATA)
+    return Experiment(
+        initialiser(model, task, None), task.sample, mean_loss(model), evaluate, examples, NO_DATA, sizes=sizes
+    )
 
 
 def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, key: jax.Array) -> dict[str, jax.Array]:
@@ -90,11 +95,10 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, 
     counts, most = jnp.asarray(evaluation.example_counts), evaluation.example_counts[-1]
     x = jnp.linspace(*task.position, evaluation.example_points)[:, None]
     masks = jnp.arange(most) < counts[:, None]
-    sizes = dict(min_context=most, max_context=most, max_points=most + task.min_targets)
 
     def of_kernel(kernel):
-        gp = dataclasses.replace(task, kernel=kernel, **sizes)
-        sampled = gp.sample(key, None)
+        gp = dataclasses.replace(task, kernel=kernel)
+        sampled = gp.sample(key, None, (most, task.min_targets))
         contexts = Points(*(jnp.broadcast_to(part, (len(counts), *part.shape)) for part in sampled.context[:2]), masks)
 
         def posterior(context):

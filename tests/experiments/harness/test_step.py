@@ -126,6 +126,6 @@ def test_every_step_of_every_seed_has_its_own_batch(line):
 
 def test_keys_differ_by_seed_purpose_and_step():
     keys = [key_of(seed, purpose, step) for seed in range(3) for purpose in PURPOSES for step in range(50)]
-    assert len(PURPOSES) == 5 and len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
+    assert len(PURPOSES) == 6 and len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
     with pytest.raises(ValueError):
         key_of(0, "guess")

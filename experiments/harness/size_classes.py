@@ -1,0 +1,146 @@
+"""Size classes: a few static shapes for tasks of many sizes, so that a step computes for the points there are.
+
+The published protocols draw N context points and M targets for each batch. A compiled program has static shapes, its
+slots. One shape for all sizes wastes most of its work, and one for each size is a thousand programs. A few classes,
+chosen for the law of (N, M), come near to the least work: a step draws a size and computes in the cheapest class that
+holds it. Masks hide the slots that are empty.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Slots = tuple[int, int]  # of context and targets
+Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets
+_CANDIDATES = 48  # numbers of slots that are tried in each direction
+
+
+class Law(NamedTuple):
+    """The L sizes that a protocol draws, and how often."""
+
+    context: np.ndarray  # [L]
+    target: np.ndarray  # [L]
+    probability: np.ndarray  # [L], sums to 1
+
+    @property
+    def slots(self) -> Slots:
+        """Slots that hold every size."""
+        return int(self.context.max()), int(self.target.max())
+
+    @property
+    def points(self) -> float:
+        """The expected number of points, N + M."""
+        return float((self.context + self.target) @ self.probability)
+
+    def draw(self, key: jax.Array) -> jax.Array:
+        """The index of a size, []."""
+        below = jnp.asarray(np.cumsum(self.probability)[:-1], jnp.float32)
+        return jnp.searchsorted(below, jax.random.uniform(key), side="right")
+
+    def size(self, index: jax.Array) -> Size:
+        """The size with an index [...]."""
+        return jnp.asarray(self.context)[index], jnp.asarray(self.target)[index]
+
+
+class SizeClasses(NamedTuple):
+    """The classes of a law: slots, the cheapest first. The last class holds every size."""
+
+    law: Law
+    classes: tuple[Slots, ...]
+
+    @property
+    def waste(self) -> float:
+        """Expected slots over expected points; 1 is none."""
+        slots = np.sum(self.classes, 1)[self._of_size()]
+        return float(slots @ self.law.probability / self.law.points)
+
+    def switch(self, key: jax.Array, function: Callable[[Slots, Size | None], Any]) -> Any:
+        """function(slots, size) for a size drawn from `key` and the slots of its class.
+
+        The size is None where the class has one size, which fills its slots: no masks are needed. The key must not
+        depend on a mapped axis: `vmap` would compute every class.
+        """
+        of_size = self._of_size()
+
+        def branch(number: int, slots: Slots) -> Callable[[jax.Array], Any]:
+            sizes = {(int(n), int(m)) for n, m in np.stack(self.law[:2], 1)[of_size == number]}
+            return lambda index: function(slots, None if sizes == {slots} else self.law.size(index))
+
+        index = self.law.draw(key)
+        branches = [branch(number, slots) for number, slots in enumerate(self.classes)]
+        return jax.lax.switch(jnp.asarray(of_size)[index], branches, index)
+
+    def map(self, function: Callable[[jax.Array, Slots, Size], Any], keys: jax.Array, batch_size: int) -> Any:
+        """function(key, slots, size) for each of the keys [T], with a size of its own, leaves [T, ...].
+
+        The keys must be known when the program is traced: tasks of one class are computed together, at most
+        `batch_size` at once. What is left of the smaller classes is computed in the largest.
+        """
+        with jax.ensure_compile_time_eval():
+            drawn = np.asarray(jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys))
+        number, last = self._of_size()[drawn], len(self.classes) - 1
+        for smaller in range(last):
+            members = np.flatnonzero(number == smaller)
+            number[members[len(members) - len(members) % batch_size :]] = last
+        found, order = [], []
+        for of_class, slots in enumerate(self.classes):
+            members = np.flatnonzero(number == of_class)
+            if len(members):
+                given = keys[members], self.law.size(drawn[members])
+                one = lambda task, slots=slots: function(task[0], slots, task[1])
+                found.append(jax.lax.map(one, given, batch_size=batch_size))
+                order.append(members)
+        place = np.argsort(np.concatenate(order))
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts)[place], *found)
+
+    def _of_size(self) -> np.ndarray:
+        """The class of each size, [L]: the cheapest that holds it."""
+        return np.argmax(_holds(np.asarray(self.classes), self.law), 0)
+
+
+def choose_classes(law: Law, count: int) -> SizeClasses | None:
+    """At most `count` classes, with few expected slots; None where `count` is 0.
+
+    One class after the other is added, each the best beside the others; after each, all are exchanged for better ones
+    until there are none.
+    """
+    if count == 0:
+        return None
+    candidates = [_quantiles(values, law.probability) for values in law[:2]]
+    slots = np.stack(np.meshgrid(*candidates, indexing="ij"), -1).reshape(-1, 2)
+    # The law of the least candidate that holds a size: to the classes the size and the candidate are the same.
+    least = np.ravel_multi_index(
+        [np.searchsorted(known, values) for known, values in zip(candidates, law)], list(map(len, candidates))
+    )
+    law_of_slots = Law(*slots.T, np.bincount(least, law.probability, len(slots)))
+    cost = np.where(_holds(slots, law_of_slots), slots.sum(1, keepdims=True), np.inf)  # [candidates, candidates]
+    chosen = [len(slots) - 1]  # the largest of both
+
+    def best_beside(others: Sequence[int]) -> int:
+        return int(np.argmin(np.minimum(cost, cost[others].min(0)) @ law_of_slots.probability))
+
+    while len(chosen) < count:
+        chosen.append(best_beside(chosen))
+        before = None
+        while chosen != before:
+            before = list(chosen)
+            for place in range(1, len(chosen)):
+                chosen[place] = best_beside(chosen[:place] + chosen[place + 1 :])
+    classes = {tuple(map(int, slots[index])) for index in chosen}
+    return SizeClasses(law, tuple(sorted(classes, key=lambda of: (sum(of), of))))
+
+
+def _holds(slots: np.ndarray, law: Law) -> np.ndarray:
+    """Whether slots [K, 2] hold the sizes of a law, [K, L]."""
+    return (slots[:, :1] >= law.context) & (slots[:, 1:] >= law.target)
+
+
+def _quantiles(values: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """At most _CANDIDATES of the values, about equally likely between each two; the largest is among them."""
+    known, index = np.unique(values, return_inverse=True)
+    below = np.cumsum(np.bincount(index, probability))
+    found = np.searchsorted(below, np.linspace(0, 1, _CANDIDATES + 1)[1:-1])
+    return known if len(known) <= _CANDIDATES else known[np.unique([*found, len(known) - 1])]

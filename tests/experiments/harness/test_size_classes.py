@@ -1,0 +1,151 @@
+"""Size classes: the law of sizes stays, work follows the points, and the class of a batch changes no number."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.stats
+
+from experiments.harness.evaluation import over_tasks
+from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.placement import build_placement
+from experiments.harness.prng import key_of
+from experiments.harness.size_classes import Law, SizeClasses, choose_classes
+from experiments.harness.step import make_program
+
+# Sizes (1, 1), (2, 1), (1, 3): as many points of each side as one can count by hand.
+LAW = Law(np.array([1, 2, 1]), np.array([1, 1, 3]), np.array([0.4, 0.35, 0.25]))
+SEEDS = jnp.arange(8, dtype=jnp.uint32)
+STEPS = 20
+
+
+def sized(count):
+    """Mean squares of as many numbers as there are points: wrong if a slot that is empty is counted."""
+
+    def sample(key, data, slots, size):
+        numbers = jax.random.normal(key, (sum(slots),))
+        there = jnp.concatenate([jnp.arange(held) < n for held, n in zip(slots, size or slots)])
+        return jnp.where(there, 1 + numbers**2, 0).sum() / there.sum(), there.sum()
+
+    def loss(variables, batch, key):
+        value, points = batch
+        return (variables["params"]["w"] ** 2 * value).mean(), ({"points": points[0], "spread": jnp.ptp(points)}, {})
+
+    def evaluate(variables, data, key):
+        of_task = lambda key, slots, size: {
+            "points": sum(size),
+            "slots": jnp.asarray(sum(slots)),
+            "key": key_number(key),
+        }
+        return over_tasks(of_task, key, 50, 4, experiment.sizes)
+
+    init = lambda key: {"params": {"w": jax.random.normal(key)}}
+    experiment = Experiment(init, sample, loss, evaluate, lambda *_: {}, NO_DATA, sizes=choose_classes(LAW, count))
+    return experiment
+
+
+def key_number(key):
+    return jax.random.key_data(key)[-1]
+
+
+@functools.cache
+def curve(count, placement):
+    """Metrics [STEPS, 8] and the weights after STEPS steps."""
+    built = build_placement(placement, seeds=8, batch_size=16)
+    options = dict(batch_size=16, chunk_steps=STEPS // 2, validation_batches=3, evaluation_seed=7)
+    program = make_program(sized(count), optax.sgd(0.01), built, **options)
+    state, rows = program.init(SEEDS), []
+    for _ in range(2):
+        state, metrics = program.chunk(state, None)
+        rows.append(metrics)
+    values = program.evaluate(state, None)
+    metrics = jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
+    return metrics, state.params["w"], program.validate(state, None), values
+
+
+def test_classes_of_a_law_by_hand():
+    assert (LAW.slots, LAW.points) == ((2, 3), pytest.approx(0.4 * 2 + 0.35 * 3 + 0.25 * 4))
+    assert choose_classes(LAW, 0) is None
+    assert choose_classes(LAW, 1) == SizeClasses(LAW, ((2, 3),)) and choose_classes(LAW, 1).waste == pytest.approx(
+        5 / 2.85
+    )
+    two = choose_classes(LAW, 2)
+    assert two.classes == ((2, 1), (2, 3)) and two.waste == pytest.approx((0.75 * 3 + 0.25 * 5) / 2.85)
+    assert choose_classes(LAW, 9).classes == ((1, 1), (2, 1), (1, 3), (2, 3))  # all sizes, and the class of all
+
+
+def test_more_classes_waste_less_and_hold_every_size():
+    context, target = (of.ravel() for of in np.mgrid[3:40, 2:60])
+    law = Law(context, target, np.full(context.size, 1 / context.size))
+    chosen = [choose_classes(law, count) for count in (1, 2, 4, 8)]
+    assert np.all(np.diff([classes.waste for classes in chosen]) < 0)
+    for classes in chosen:
+        assert classes.classes[-1] == law.slots
+        held = np.asarray(classes.classes)[classes._of_size()]
+        assert np.all(held[:, 0] >= context) and np.all(held[:, 1] >= target)
+
+
+def test_drawn_sizes_have_the_law():
+    drawn = np.asarray(jax.jit(jax.vmap(LAW.draw))(jax.random.split(jax.random.key(0), 4000)))
+    assert scipy.stats.chisquare(np.bincount(drawn), 4000 * LAW.probability).pvalue > 0.01
+    np.testing.assert_array_equal(np.stack(LAW.size(drawn[:5])), np.stack(LAW[:2])[:, drawn[:5]])
+
+
+@pytest.mark.parametrize("placement", ["in_turn", "seeds", "data"])
+def test_every_placement_draws_the_sizes_of_one_device(placement):
+    """Seeds at once, in turn, on eight devices, and batches on eight devices: the same numbers."""
+    for ours, single in zip(curve(2, placement), curve(2, "single")):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, single)
+
+
+def test_a_batch_has_one_size_and_all_seeds_share_it():
+    metrics = curve(2, "single")[0]
+    assert not metrics["spread"].any() and not np.ptp(metrics["points"], axis=1).any()
+    expected = [int(sum(LAW.size(LAW.draw(key_of(0, "sizes", step))))) for step in range(STEPS)]
+    np.testing.assert_array_equal(metrics["points"][:, 0], expected)
+    assert len(set(expected)) == 3  # every size of the law, and not one for all steps
+
+
+def test_a_step_computes_one_class(line):
+    """The switch is no select: under a mapped seed axis, each class stays a branch of its own."""
+    experiment = sized(2)
+    options = dict(batch_size=16, chunk_steps=5, validation_batches=2, evaluation_seed=7)
+    program = make_program(experiment, optax.sgd(0.01), build_placement("single", seeds=8, batch_size=16), **options)
+    text = program.chunk.lower(program.init(SEEDS), None).as_text()
+    assert text.count("stablehlo.case") == 1
+    without = make_program(line, optax.sgd(0.01), build_placement("single", seeds=8, batch_size=16), **options)
+    assert "stablehlo.case" not in without.chunk.lower(without.init(SEEDS), line.data["train"]).as_text()
+
+
+def test_a_class_of_one_size_needs_no_mask():
+    seen = []
+    classes = choose_classes(LAW, 9)
+    jax.eval_shape(
+        lambda key: classes.switch(key, lambda slots, size: seen.append((slots, size is None)) or 0), jax.random.key(0)
+    )
+    assert seen == [((1, 1), True), ((2, 1), True), ((1, 3), True), ((2, 3), False)]  # the last holds no size alone
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_tasks_keep_their_order_and_their_size(batch_size):
+    """Evaluation groups tasks by class; every task has the key and the size that it has alone."""
+    key, sizes = jax.random.key(3), choose_classes(LAW, 3)
+    of_task = lambda key, slots, size: (key_number(key), jnp.stack(size), jnp.asarray(slots))
+    numbers, found, slots = jax.jit(lambda: over_tasks(of_task, key, 50, batch_size, sizes))()
+    keys = jax.random.split(key, 50)
+    np.testing.assert_array_equal(numbers, jax.vmap(key_number)(keys))
+    alone = [np.stack(LAW.size(LAW.draw(jax.random.fold_in(one, 0)))) for one in keys]
+    np.testing.assert_array_equal(found, alone)
+    assert np.all(slots >= found)
+    cheapest = {tuple(of) for of in np.asarray(slots)}
+    assert len(cheapest) == (1 if batch_size == 64 else 3)  # too few of a class for a batch: the largest class
+
+
+def test_evaluation_is_the_same_whatever_the_classes():
+    values = [curve(count, "single")[3] for count in (1, 2, 4)]
+    assert all(np.array_equal(of["points"], values[0]["points"]) for of in values)
+    means = [np.mean(of["slots"]) for of in values]
+    assert means[0] > means[1] > means[2]
