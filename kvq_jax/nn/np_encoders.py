@@ -5,7 +5,7 @@ An encoder turns pairs (x, y) into a representation for queries, in one call or 
     representation = encoder(x, y, query, mask=mask)    # [..., M, features]; of pooling, [..., 1, features]
     representation = encoder.read(encoder.remember(x, y, mask=mask), query)    # the same
     state = encoder.update(encoder.init_state(batch), x, y, mask=mask)
-    representation = encoder.read(encoder.merge(state, other_state), query)
+    representation = encoder.read(encoder.finish(encoder.merge(state, other_state)), query)
 
 through `apply(variables, ..., method="update")`. The state has a constant size if the context does not attend to itself
 and, for cross-attention, if the op's state serves any query: Intention, Informer, linear attention, the mean.
@@ -62,10 +62,9 @@ class PoolingEncoder(Block):
         """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
         return self.post(set_mean(self._rows(x, y, mask), mask))
 
-    def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Any:
-        """What `read` needs of a context: its mean."""
-        rows = self._rows(x, y, mask)
-        return uniform_stream().update(uniform_stream().init(1, self.hidden, batch=x.shape[:-2]), rows, rows, mask)
+    def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Array:
+        """What `read` needs of a context: its representation."""
+        return self(x, y, mask=mask)
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
@@ -82,9 +81,13 @@ class PoolingEncoder(Block):
         """The state of both contexts."""
         return uniform_stream().merge(state, other)
 
-    def read(self, state: Any, query: Array | None = None) -> Array:
-        """What `__call__` gives for all context in the state, [..., 1, features]."""
-        return self.post(uniform_stream().read(state, state.total))
+    def finish(self, state: Any) -> Array:
+        """The representation of all context in the state, [..., 1, features]."""
+        return self.post(uniform_stream().finish(state))
+
+    def read(self, memory: Array, query: Array | None = None) -> Array:
+        """What `__call__` gives for the context in the memory, [..., 1, features]."""
+        return memory
 
     def _rows(self, x, y, mask):
         rows = self.pre(x, y)
@@ -151,12 +154,19 @@ class CrossAttentionEncoder(Block):
         """The state of both contexts."""
         return self.cross_attention.stream().merge(state, other)
 
-    def read(self, state: Any, query: Array) -> Array:
-        """What `__call__` gives at query [..., M, dx] for the context in a state or `Projected`, [..., M, hidden]."""
+    def finish(self, state: Any) -> Any:
+        """What `read` needs of a state: that of the op's stream, for each head."""
+        return self.cross_attention.stream().finish(state)
+
+    def read(self, memory: Any, query: Array) -> Array:
+        """What `__call__` gives at query [..., M, dx] for the context in the memory, [..., M, hidden].
+
+        The memory is a `Projected`, or what `finish` gave.
+        """
         rows = self.key(query)
-        if isinstance(state, Projected):
-            return self.cross_attention(rows, state.key, state.value, mask=state.mask)
-        heads = self.cross_attention.stream().read(state, self.cross_attention.heads(rows))
+        if isinstance(memory, Projected):
+            return self.cross_attention(rows, memory.key, memory.value, mask=memory.mask)
+        heads = self.cross_attention.stream().answer(memory, self.cross_attention.heads(rows))
         return self.cross_attention.output(rows, heads)
 
     def _values(self, x, y, mask):

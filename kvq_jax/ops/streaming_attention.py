@@ -85,7 +85,8 @@ def erf_stream(query: Array) -> Stream:
         init,
         lambda state, key, value, mask=None: TotalState(state.total + of(key, value, mask).total),
         lambda a, b: TotalState(a.total + b.total),
-        lambda state, query=None: _fixed(query, state.total),
+        lambda state: state.total,
+        _fixed,
         lambda state, key, value, mask=None: TotalState(state.total - of(key, value, mask).total),
     )
 
@@ -111,7 +112,8 @@ def _normalised(query: Array, score: Callable[[Array, Array], Array]) -> Stream:
         init,
         lambda state, key, value, mask=None: _merge(state, of(key, value, mask)),
         _merge,
-        lambda state, query=None: _fixed(query, state.average),
+        lambda state: state.average,
+        _fixed,
     )
 
 

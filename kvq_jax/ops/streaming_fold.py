@@ -25,13 +25,21 @@ class Stream(NamedTuple):
     of them. The merge is commutative too, unless the stream forgets exponentially (then `a` comes before `b`). States
     compute in float32 at least, and in float64 if a key, value or query is float64. Leading axes broadcast, as in the
     operator.
+
+    A read has two parts. `finish` does what no query changes, such as a solve, once for a state; `answer` does the rest
+    for each set of queries.
     """
 
     init: Callable[..., State]  # (d, k, *, batch=(), dtype=float32) -> state of no keys
     update: Callable[..., State]  # (state, key [..., N, d], value [..., N, k], mask=None) -> state
     merge: Callable[[State, State], State]
-    read: Callable[..., Array]  # (state, query [..., M, d] or None: the stream's own) -> [..., M, k]
+    finish: Callable[..., Any]  # state -> what answers need of it; keyword options as the operator has them
+    answer: Callable[..., Array]  # (finished state, query [..., M, d] or None: the stream's own) -> [..., M, k]
     forget: Callable[..., State] | None = None  # the inverse of update, where there is one
+
+    def read(self, state: State, query: Array | None = None, **options) -> Array:
+        """The answer of a state, [..., M, k]; options are those of `finish`."""
+        return self.answer(self.finish(state, **options), query)
 
 
 def fold(

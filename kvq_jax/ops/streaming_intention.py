@@ -52,7 +52,7 @@ def intention_stream(
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.
-        alpha, form: as in `intention`; `read(state, query, alpha=..., form=...)` may choose others.
+        alpha, form: as in `intention`; `finish` and `read` may choose others: `read(state, query, alpha=..., form=...)`.
         forgetting: l in (0, 1].
 
     Returns:
@@ -67,10 +67,13 @@ def intention_stream(
     def of(key, value, rows):
         return cross(rows(key), key), cross(key, rows(value))
 
-    def read(state, given=None, *, alpha=alpha, form=form):
-        return matmul(_chosen(given, query, state), weights(state, alpha=alpha, form=form))
+    def finish(state, *, alpha=alpha, form=form):
+        return weights(state, alpha=alpha, form=form)
 
-    return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, read, forgetting)
+    def answer(solved, given=None):
+        return matmul(_chosen(given, query, solved), solved)
+
+    return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, finish, answer, forgetting)
 
 
 def informer_stream(query: Array | None = None, *, alpha: Scalar = 0.5, forgetting: Scalar = 1.0) -> Stream:
@@ -100,7 +103,8 @@ def linear_stream(query: Array | None = None, *, forgetting: Scalar = 1.0) -> St
         LinearState,
         lambda d, k: ((d, k),),
         lambda key, value, rows: (cross(key, rows(value)),),
-        lambda state, given=None: matmul(_chosen(given, query, state), state.cross),
+        lambda state: state.cross,
+        lambda total, given=None: matmul(_chosen(given, query, total), total),
         forgetting,
     )
 
@@ -115,22 +119,26 @@ def uniform_stream(query: Array | None = None, *, forgetting: Scalar = 1.0) -> S
         one = rows(jnp.ones((value.shape[-2], 1), value.dtype))
         return one.sum(-2, keepdims=True), rows(value).sum(-2, keepdims=True)
 
-    def read(state, given=None):
-        mean = state.total / jnp.where(state.count > 0, state.count, 1)
-        *batch, m, _ = _chosen(given, query, state).shape
+    def finish(state):
+        return state.total / jnp.where(state.count > 0, state.count, 1)
+
+    def answer(mean, given=None):
+        *batch, m, _ = _chosen(given, query, mean).shape
         return jnp.broadcast_to(mean, (*jnp.broadcast_shapes(mean.shape[:-2], tuple(batch)), m, mean.shape[-1]))
 
-    return _sums(MeanState, lambda d, k: ((1, 1), (1, k)), of, read, forgetting)
+    return _sums(MeanState, lambda d, k: ((1, 1), (1, k)), of, finish, answer, forgetting)
 
 
-def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forgetting: Scalar) -> Stream:
+def _sums(
+    kind: Callable, shapes: Callable, sums: Callable, finish: Callable, answer: Callable, forgetting: Scalar
+) -> Stream:
     """A stream of decayed sums.
 
     Args:
         kind: the state's type: decay [...], then sums that are matrices [..., *, *].
         shapes: (d, k) -> their last two dimensions.
         sums: (key, value, rows) -> the sums over the keys of a chunk, where rows(x) weighs the rows of x.
-        read: (state, query) -> output.
+        finish, answer: of the Stream.
         forgetting: l in (0, 1].
     """
     masks.check_positive("forgetting", forgetting, 1)
@@ -166,7 +174,7 @@ def _sums(kind: Callable, shapes: Callable, sums: Callable, read: Callable, forg
         gone = of(key, value, mask, weight, False)
         return kind(state.decay, *(x - y for x, y in zip(state[1:], gone[1:])))
 
-    return Stream(init, update, merge, read, forget)
+    return Stream(init, update, merge, finish, answer, forget)
 
 
 def present_rows(key: Array, value: Array, mask: Mask, weight: Array | None):
@@ -188,8 +196,8 @@ def present_rows(key: Array, value: Array, mask: Mask, weight: Array | None):
     return key, value, weight if keep is None else jnp.where(keep, weight, 0), keep
 
 
-def _chosen(given: Array | None, own: Array | None, state) -> Array:
+def _chosen(given: Array | None, own: Array | None, finished: Array) -> Array:
     query = own if given is None else given
     if query is None:
         raise ValueError("no query to read at: call read(state, query), or make the stream with one")
-    return jnp.asarray(query, linalg.dtypes(query, state[-1])[1])
+    return jnp.asarray(query, linalg.dtypes(query, finished)[1])

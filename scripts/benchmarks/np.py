@@ -134,16 +134,18 @@ def _points(seed: int | jax.Array, count: int) -> Points:
     return Points(jax.random.uniform(x, (count, 1), minval=-2, maxval=2), jax.random.normal(y, (count, 1)))
 
 
-def _memory(model, variables, length: int):
+def _memory(model, variables, length: int, as_state: bool = False):
     """A function of no arguments that conditions on `length` points: in chunks if the model has a state, else at once.
 
+    It returns what queries need, or the state that can be updated.
     Here and below the variables are arguments of the program: the compiler would merge layers of equal constants.
     """
     chunk, in_chunks = min(length, _CHUNK), has_state(model, variables)
 
     def remember(variables, first):
         if in_chunks:
-            return condition_made(model, variables, lambda i: _points(first + i, chunk), length // chunk)
+            state = condition_made(model, variables, lambda i: _points(first + i, chunk), length // chunk)
+            return state if as_state else model.apply(variables, state, method="finish")
         return model.apply(variables, _points(first, length), method="remember")
 
     return functools.partial(jax.jit(remember), variables, 0)
@@ -167,7 +169,7 @@ def _update_line(name: str, preset: str, budget_s: float) -> str:
     if not has_state(model, variables):
         return f"{name:16} has no state of constant size to update"
     update = jax.jit(functools.partial(model.apply, method="update"))
-    states = [_memory(model, variables, seen)() for seen in _SEEN]
+    states = [_memory(model, variables, seen, as_state=True)() for seen in _SEEN]
     calls = [functools.partial(update, variables, state, _points(1, 100)) for state in states]
     times = timing.interleaved(calls, 2 * _TURNS + 1, budget_s)
     return (

@@ -60,11 +60,14 @@ def conditioning(model: Model, n: int) -> Program | None:
 
 
 def querying(model: Model, n: int, m: int) -> Program:
-    """(memory of n points, or the points; targets [m]) -> moments at the targets; by blocks: one sample of them."""
+    """(state or memory of n points, or the points; targets [m]) -> moments at the targets; by blocks: one sample."""
     key, remember = jax.random.key(0), conditioning(model, n)
     method = "query" if remember else "__call__"
+    finishes = has_state(model.module, model.variables)
 
     def query(variables, memory, x):
+        if finishes:
+            memory = model.module.apply(variables, memory, method="finish")
         prediction = model.module.apply(variables, memory, x, key=key, method=method)
         return prediction.mean, prediction.variance
 

@@ -39,7 +39,9 @@ def in_state(model: NeuralProcess, variables: Any) -> Agent:
         init=lambda batch: apply(batch, method="init_state"),
         grow=lambda state, size: state,
         add=lambda state, x, row, rounds: apply(state, Points(x[..., None, :], row[..., None, :]), method="update"),
-        predict=lambda state, x, rounds, key: apply(state, x[..., None, :], key=key, method="query"),
+        predict=lambda state, x, rounds, key: apply(
+            apply(state, method="finish"), x[..., None, :], key=key, method="query"
+        ),
         stages=1,
     )
 

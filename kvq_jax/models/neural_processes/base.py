@@ -12,12 +12,12 @@ A context can be remembered once and queried many times:
     memory = model.apply(variables, context, key=key, method="remember")
     predictive = model.apply(variables, memory, target_x, target_mask, key=key, method="query")     # = the first line
 
-A model with a state of constant size can be conditioned in parts, in any order:
+A model with a state of constant size can be conditioned in parts, in any order, and finished for queries at any time:
 
     state = model.apply(variables, batch_shape, method="init_state")
     state = model.apply(variables, state, more_context, method="update")
     state = model.apply(variables, state, other_state, method="merge")
-    predictive = model.apply(variables, state, target_x, target_mask, key=key, method="query")
+    memory = model.apply(variables, state, method="finish")
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ class NeuralProcess(Block):
         return total / predictive.count(target.mask, target.x.shape[-2])
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
-        """What `query` needs of a context: a state if the model has one, else a memory that grows with the context.
+        """What `query` needs of a context: what `finish` gives, if the model has a state, or a memory that grows with it.
 
         Raises ValueError for a model that reads its context anew with each set of targets.
         """
@@ -82,8 +82,12 @@ class NeuralProcess(Block):
         """The state of both contexts; associative and commutative."""
         raise self._no_state()
 
+    def finish(self, state: Any) -> Any:
+        """The memory of all context in the state: the work that no query changes, done once for any number of them."""
+        raise self._no_state()
+
     def query(self, memory: Any, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
-        """What `__call__` returns for all context in the memory: a state, or what `remember` gave."""
+        """What `__call__` returns for all context in the memory, which `remember` or `finish` gave."""
         raise self._no_state()
 
     def _no_state(self) -> ValueError:

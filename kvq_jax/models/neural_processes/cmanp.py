@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
-from numpyro.distributions import Distribution
-
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.conditioning import in_blocks
 from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
@@ -22,7 +20,7 @@ class CMANP(LevelProcess):
     Only the first attention of each block sees the context, and its queries are parameters: the context may come in
     parts, see `update`. A state holds what those attentions keep, for each block; its size does not depend on the
     number of points. An update embeds the new points once; each block projects them and scores them with its queries.
-    All work among latents waits for a query.
+    All work among latents waits for `finish`, whose memory is the levels.
 
     `cross_op` (None: op) is the op of those attentions. If it has no stream in kvq_jax.ops.OPERATORS, the context has
     to be given at once.
@@ -44,14 +42,6 @@ class CMANP(LevelProcess):
         points = self.embedder(context.x, context.y)
         return self._stack(lambda i, latents: self.encoder[i](latents, points, mask=context.mask))
 
-    def read(self, state: Any) -> Sequence[tuple[jax.Array, None]]:
-        """The levels of all context in the state."""
-        return self._stack(lambda i, latents: self.encoder[i].read(state[i], latents))
-
-    def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
-        """The state. Raises ValueError if `cross_op` has none of constant size."""
-        return self.update(self.init_state(context.x.shape[:-2]), context)
-
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
         """The state of no context: one state of the stream of `cross_op` for each block, [*batch, num_heads, ...].
 
@@ -68,8 +58,9 @@ class CMANP(LevelProcess):
     def merge(self, state: tuple, other: tuple) -> tuple:
         return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
 
-    def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
-        return self.predict(self.decode(self.read(memory), target_x), target_mask)
+    def finish(self, state: tuple) -> Sequence[tuple[jax.Array, None]]:
+        """The levels of all context in the state."""
+        return self._stack(lambda i, latents: self.encoder[i].read(state[i], latents))
 
     def _stack(self, block) -> Sequence[tuple[jax.Array, None]]:
         levels, latents = [], self.latents
@@ -100,7 +91,7 @@ class CMANPAND(JointProcess, CMANP):
         """sum over blocks of log p(block | context, blocks before it) / M of each task, [...]."""
 
         def step(self, state, block):
-            prediction = self.query(state, block.x, block.mask)
+            prediction = self.query(self.finish(state), block.x, block.mask)
             return self.update(state, block), predictive.log_prob(prediction, block.y, block.mask)
 
         state = self.update(self.init_state(context.x.shape[:-2]), context)

@@ -26,7 +26,8 @@ def as_stream(model: NeuralProcess, variables: Any) -> Stream:
         init=lambda dx, dy, *, batch=(): apply(batch, method="init_state"),
         update=lambda state, x, y, mask=None: apply(state, Points(x, y, mask), method="update"),
         merge=lambda state, other: apply(state, other, method="merge"),
-        read=lambda state, target_x: apply(state, target_x, method="query"),
+        finish=lambda state: apply(state, method="finish"),
+        answer=lambda memory, target_x: apply(memory, target_x, method="query"),
     )
 
 
@@ -168,7 +169,9 @@ def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Poi
     stream = as_stream(model, variables)
     return Rollout(
         condition(model, variables, context, max(context.x.shape[-2], 1), state=state),
-        lambda state, block, key: model.apply(variables, state, block.x, block.mask, key=key, method="query"),
+        lambda state, block, key: model.apply(
+            variables, stream.finish(state), block.x, block.mask, key=key, method="query"
+        ),
         lambda state, block, index: stream.update(state, *block),
     )
 

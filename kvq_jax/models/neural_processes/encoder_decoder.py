@@ -108,6 +108,9 @@ class Streamed(EncoderDecoder):
     def merge(self, state: tuple, other: tuple) -> tuple:
         return tuple(path.merge(*parts) for path, *parts in zip(self._paths(), state, other))
 
+    def finish(self, state: tuple) -> tuple:
+        return tuple(path.finish(part) for path, part in zip(self._paths(), state))
+
 
 class Attentive(EncoderDecoder):
     """Cross-attention from targets to context for r, and self-attention over the context, also before the pooling.

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from experiments.tasks.base import Task, marginals, oracle_log_likelihood
@@ -48,6 +49,35 @@ def test_positions_numbers_and_parameters_have_the_published_laws():
         drawn = np.asarray(getattr(tasks.truth, name))
         assert low <= drawn.min() and drawn.max() <= high and abs(drawn.mean() - (low + high) / 2) < 0.02
     assert len(set(np.asarray(tasks.context.x)[0, : n[0], 0]) & set(np.asarray(tasks.target.x)[0, : m[0], 0])) == 0
+
+
+def test_the_law_of_sizes_is_that_of_the_protocol():
+    """N uniform, and M uniform on what N leaves: every pair by hand, and the sizes that tasks have."""
+    law = {(int(n), int(m)): p for n, m, p in zip(*GP.law)}
+    assert law == pytest.approx({(n, m): 1 / 44 / (47 - n) for n in range(3, 47) for m in range(3, 50 - n)})
+    assert GP.law.slots == (46, 46) and GP.law.points == pytest.approx(24.5 + 13.75)
+    tasks = batch(GP, 4000)
+    drawn = [np.asarray(points.mask).sum(-1) for points in tasks[:2]]
+    bins = dict(bins=8, range=[(2.5, 46.5)] * 2)
+    found = np.histogram2d(*drawn, **bins)[0].ravel()
+    expected = np.histogram2d(*GP.law[:2], **bins, weights=4000 * GP.law.probability)[0].ravel()
+    assert not found[expected == 0].any()
+    assert scipy.stats.chisquare(found[expected > 0], expected[expected > 0]).pvalue > 0.01
+
+
+@pytest.mark.parametrize("t_scale", [(0.0, 0.0), (0.0, 0.15)])
+def test_more_slots_change_no_point(t_scale):
+    """A batch in one class and in a larger one: the same points to rounding, and zeros in the slots that are empty."""
+    task, size, key = dataclasses.replace(GP, t_scale=t_scale), (9, 5), jax.random.key(4)
+    whole = task.sample(key, None, size)
+    assert whole.context.mask is None and whole.target.mask is None
+    for slots in ((12, 24), (46, 7), (46, 46)):
+        sampled = task.sample(key, None, slots, tuple(map(jnp.asarray, size)))
+        for points, expected, held, count in zip(sampled, whole, slots, size):
+            np.testing.assert_array_equal(points.mask, np.arange(held) < count)
+            np.testing.assert_array_equal(points.x[:count], expected.x)
+            np.testing.assert_allclose(points.y[:count], expected.y, atol=1e-5)
+            assert not points.x[count:].any() and not points.y[count:].any()
 
 
 def by_hand(kernel, d, h):

@@ -195,7 +195,7 @@ def of_cmanp(model, inputs):
         tasks, heads, *rows = block.average.shape
         found[f"state{i}_logc"] = block.log_normaliser.reshape(tasks * heads, rows[0], 1)
         found[f"state{i}_emb"] = block.average.reshape(tasks * heads, *rows)
-    updated, _ = of_levels(model, model.read(model.update(state, target)), target)
+    updated, _ = of_levels(model, model.finish(model.update(state, target)), target)
     return found | prefixed("after_update_", updated)
 
 
