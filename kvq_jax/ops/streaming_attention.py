@@ -142,7 +142,7 @@ def _shape(query: Array, d: int, batch: tuple[int, ...]) -> tuple[int, ...]:
     return (*jnp.broadcast_shapes(query.shape[:-2], batch), query.shape[-2])
 
 
-def _fixed(query: Array | None, output: Array) -> Array:
+def _fixed(output: Array, query: Array | None = None) -> Array:
     if query is not None:
         raise ValueError("this stream reads only at the queries it was made with: call read(state)")
     return output

@@ -83,8 +83,8 @@ class NeuralProcess(Block):
         raise self._no_state()
 
     def finish(self, state: Any) -> Any:
-        """The memory of all context in the state: the work that no query changes, done once for any number of them."""
-        raise self._no_state()
+        """The memory of all context in the state, after the work that no query changes; by default the state itself."""
+        return state
 
     def query(self, memory: Any, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
         """What `__call__` returns for all context in the memory, which `remember` or `finish` gave."""

@@ -23,9 +23,9 @@ def learnt(op, kind, alpha=0.3):
 
 @pytest.mark.parametrize("op", DEFAULT)
 def test_a_name_is_the_function_with_its_defaults(op):
-    output, variables = Mixer(op, (H,)).init_with_output(KEY, *SETS, mask=MASK)
+    output, variables = jax.jit(Mixer(op, (H,)).init_with_output)(KEY, *SETS, mask=MASK)
     assert not variables
-    np.testing.assert_allclose(output, OPS[op](*SETS, mask=MASK), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(output, jax.jit(OPS[op])(*SETS, mask=MASK), rtol=1e-4, atol=1e-4)
 
 
 def test_options_and_functions():
@@ -45,10 +45,10 @@ def test_options_and_functions():
 @pytest.mark.parametrize("op, kind", [("intention", "softplus"), ("informer", "sigmoid"), ("ls_svm", "softplus")])
 def test_a_learnt_alpha_starts_where_it_is_told_and_learns(op, kind):
     mixer = learnt(op, kind)
-    output, variables = mixer.init_with_output(KEY, *SETS, mask=MASK)
+    output, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
     assert variables["params"]["alpha"]["theta"].shape == (H,)
     np.testing.assert_allclose(output, OPS[op](*SETS, mask=MASK, alpha=0.3), rtol=1e-4, atol=1e-4)
-    gradient = jax.grad(lambda v: jnp.square(mixer.apply(v, *SETS)).sum())(variables)
+    gradient = jax.jit(jax.grad(lambda v: jnp.square(mixer.apply(v, *SETS)).sum()))(variables)
     assert (np.asarray(gradient["params"]["alpha"]["theta"]) != 0).all()
 
 
@@ -59,13 +59,14 @@ def test_alpha_starts_at_the_default_of_the_function():
 
 def test_an_alpha_of_the_set_is_one_for_each_set_and_head():
     mixer = learnt("intention", "set")
-    variables = mixer.init(KEY, *SETS)
+    variables = jax.jit(mixer.init)(KEY, *SETS)
     moved = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), variables)
-    output = mixer.apply(moved, *SETS, mask=MASK)
+    apply = jax.jit(mixer.apply)
+    output = apply(moved, *SETS, mask=MASK)
     np.testing.assert_allclose(mixer.apply(variables, *SETS), intention(*SETS, alpha=0.3), rtol=1e-4, atol=1e-4)
     for b in range(B):
         for h in range(H):
-            alone = mixer.apply(moved, *(x[b, h] for x in SETS), mask=MASK[b, 0])
+            alone = apply(moved, *(x[b, h] for x in SETS), mask=MASK[b, 0])
             np.testing.assert_allclose(output[b, h], alone, rtol=1e-3, atol=1e-4)
     with pytest.raises(ValueError, match="function of the set"):
         mixer.apply(variables, method="stream")
@@ -78,7 +79,7 @@ def test_an_alpha_of_the_set_is_one_for_each_set_and_head():
 def test_streams(op):
     mixer = learnt(op, "sigmoid") if OPERATORS[op].alpha else Mixer(op, (H,))
     query, key, value = SETS
-    expected, variables = mixer.init_with_output(KEY, *SETS, mask=MASK)
+    expected, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
     stream = mixer.apply(variables, query, method="stream")
     state = stream.update(stream.init(D, K, batch=(B, H)), key, value, MASK)
     np.testing.assert_allclose(stream.read(state), expected, rtol=1e-3, atol=1e-4)
@@ -87,7 +88,7 @@ def test_streams(op):
 @pytest.mark.parametrize("op", [name for name, row in OPERATORS.items() if row.weights])
 def test_weights(op):
     mixer = learnt(op, "sigmoid")
-    expected, variables = mixer.init_with_output(KEY, *SETS, mask=MASK)
+    expected, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
     weights = mixer.apply(variables, *SETS[1:], mask=MASK, method="weights")
     np.testing.assert_allclose(SETS[0] @ weights, expected, rtol=1e-3, atol=1e-4)
 

@@ -232,7 +232,7 @@ def test_conditioning_in_parts(name, dtype):
         state = model.merge(model.update(empty, parts[2]), model.update(model.update(empty, parts[0]), parts[1]))
         assert jax.tree.map(np.shape, state) == jax.tree.map(np.shape, empty)  # no memory of the number of points
         pairs = [
-            (model.query(each, target_x, key=KEY), model(points, target_x, key=KEY))
+            (model.query(model.finish(each), target_x, key=KEY), model(points, target_x, key=KEY))
             for each, points in ((state, context), (empty, context._replace(mask=np.zeros((2, N), bool))))
         ]
         return [[(one.mean, one.variance) for one in ones] for ones in zip(*pairs)]

@@ -45,7 +45,7 @@ def programs(name):
         model.apply(variables, (), method="init_state"),
         method("update"),
         method("merge"),
-        jax.jit(lambda state: moments(model.apply(variables, state, target_x, method="query"))),
+        jax.jit(lambda state: moments(as_stream(model, variables).read(state, target_x))),
         jax.jit(lambda context: moments(model.apply(variables, context, target_x))),
     )
 
@@ -83,10 +83,8 @@ def test_a_long_context_in_chunks(name):
 
     @jax.jit
     def in_chunks(variables, context):
-        state = condition(model, variables, context, 3)
-        return moments(
-            model.apply(variables, condition(model, variables, more, 1, state=state), target_x, method="query")
-        )
+        state = condition(model, variables, more, 1, state=condition(model, variables, context, 3))
+        return moments(as_stream(model, variables).read(state, target_x))
 
     full = jax.jit(lambda *points: moments(model.apply(variables, Points(*points), target_x)))
     both = jax.tree.map(lambda a, b: np.concatenate([a, b], 1), context, more)
@@ -98,7 +96,7 @@ def test_gradient_through_chunks():
 
     def loss(variables, in_chunks):
         if in_chunks:
-            prediction = model.apply(variables, condition(model, variables, context, 3), target.x, method="query")
+            prediction = as_stream(model, variables).read(condition(model, variables, context, 3), target.x)
         else:
             prediction = model.apply(variables, context, target.x)
         return prediction.log_prob(target.y).sum()
@@ -122,7 +120,7 @@ def test_memory_does_not_depend_on_the_number_of_points(name, tolerance):
 
     def run(variables, count):
         state = condition_made(model, variables, made, count)
-        return moments(model.apply(variables, state, target_x, method="query"))
+        return moments(as_stream(model, variables).read(state, target_x))
 
     compiled = {count: jax.jit(run, static_argnums=1).lower(variables, count).compile() for count in (10, 10_000)}
     few, many = (program.memory_analysis().temp_size_in_bytes for program in compiled.values())
