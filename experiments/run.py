@@ -13,7 +13,6 @@ from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
-from rich.console import Console
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file, with axes: path.py:axis=value,...")
 _WORKDIR = flags.DEFINE_string(
@@ -49,7 +48,8 @@ def _run(argv: list[str]) -> None:
     overrides = config_flags.get_override_values(flags.FLAGS["config"])
     options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value, overrides)
     path = Path(_WORKDIR.value) if _WORKDIR.value else None
-    launch.launch(config, path, options, Console(quiet=not placement.is_writer()), catalogue.show)
+    console = command_line.console(quiet=not placement.is_writer())
+    launch.launch(config, path, options, console, catalogue.show)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from absl import flags
-from rich.console import Console
 
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
@@ -27,7 +26,6 @@ _SORT = flags.DEFINE_string("sort", "name", "name, metric or time")
 _FORMAT = flags.DEFINE_string("format", "table", "table or csv")
 
 _COLUMNS = ("name", "axes", "preset", "overrides", "steps", "metric", "mean", "sem", "seconds", "code")
-_WIDTH = 200  # of a table that goes to no terminal
 
 
 def _list(argv: list[str]) -> None:
@@ -77,8 +75,7 @@ def _listed(values: dict) -> str:
 
 
 def _print_table(table: Table) -> None:
-    console = Console()
-    (console if console.is_terminal else Console(width=_WIDTH)).print(table.terminal())
+    command_line.console().print(table.terminal())
 
 
 _by_name = lambda result: (result.name, result.preset, _listed(result.axes))

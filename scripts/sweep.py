@@ -26,7 +26,6 @@ from types import ModuleType
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
-from rich.console import Console
 
 from experiments import catalogue
 from experiments.harness import command_line, launch, placement
@@ -87,7 +86,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
     overrides = config_flags.get_override_values(flag)
     options = launch.Options(data_dir=_DATA_DIR.value, overrides=overrides)
-    console = Console()
+    console = command_line.console()
     say = functools.partial(console.print, soft_wrap=True, highlight=False)
     module = load(Path(name), _CELLS.value)
     listed = list(cells(module, arg, overrides, _CELLS.value))

@@ -20,7 +20,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads fight with tho
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-
 PROGRAMS_MIB = 1500  # memory at which a process lets its compiled programs go
 
 

@@ -13,12 +13,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import jax  # noqa: E402
 from absl import flags  # noqa: E402
 from ml_collections import ConfigDict, config_flags  # noqa: E402
+from rich.console import Console  # noqa: E402
 
 from experiments.harness import config_text  # noqa: E402
 from experiments.harness.errors import ConfigError, Diverged, UserError  # noqa: E402
 from kvq_jax.names import unknown  # noqa: E402
 
 _HELP = {"--help", "-h"}
+_WIDTH = 200  # of tables where there is no terminal
+
+
+def console(quiet: bool = False) -> Console:
+    """Standard output: as wide as the terminal, or wide enough for tables in a file."""
+    made = Console(quiet=quiet)
+    return made if made.is_terminal else Console(quiet=quiet, width=_WIDTH)
 
 
 def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:

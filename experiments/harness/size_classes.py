@@ -57,6 +57,11 @@ class SizeClasses(NamedTuple):
         slots = np.sum(self.classes, 1)[self._of_size()]
         return float(slots @ self.law.probability / self.law.points)
 
+    @property
+    def probabilities(self) -> np.ndarray:
+        """How often each class is used."""
+        return np.bincount(self._of_size(), self.law.probability, len(self.classes))
+
     def switch(self, key: jax.Array, function: Callable[[Slots, Size | None], Any]) -> Any:
         """function(slots, size) for a size drawn from `key` and the slots of its class.
 

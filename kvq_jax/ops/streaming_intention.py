@@ -52,7 +52,7 @@ def intention_stream(
 
     Args:
         query: [..., M, d] to read at, unless `read` is given others.
-        alpha, form: as in `intention`; `finish` and `read` may choose others: `read(state, query, alpha=..., form=...)`.
+        alpha, form: as in `intention`; `finish` and `read` may choose others: `read(state, query, alpha=...)`.
         forgetting: l in (0, 1].
 
     Returns:

@@ -1,17 +1,25 @@
 """Neural processes at the published GP setting: training, conditioning and querying, acting.
 
-Training: batch 16, N = M = 25, published widths (CMANP and LBANP with 128 latents), sampling of the functions included.
-The columns are milliseconds of a step of one seed; of each of five seeds, at once (vmap) and in turn; and of one seed
-on each core, in processes of their own, as `sweep --workers` runs cells: the time of a step over the number of cores.
-Beside them is the time of a step of the published PyTorch code without sampling, on two cores of another machine:
-quoted, not measured.
+Training is measured in two settings, batch 16, published widths (CMANP and LBANP with 128 latents), the sampling of the
+functions included:
 
-Floating-point work is the compiler's count for one step. Its rate is compared with that of matrix products measured in
-this run, of the shape of most products in these models, (800 x 64) (64 x 256).
+    protocol   gp.py as it is configured: N and M drawn for each batch, computed in size classes
+    fixed      N = M = 25 in every step
+
+Of one seed on one core; and of one seed on each core, in processes of their own, as `sweep --workers` runs cells: the
+time of a step over the number of cores. In the fixed setting also of one seed, and of each of five seeds, at once
+(vmap) and in turn, on all cores. Beside them are times of the published PyTorch code (BorealisAI/constant-memory-anp),
+quoted, not measured: on one core and on two, with the real sampler and the real numbers of points; in the fixed setting
+without sampling.
+
+Floating-point work is the compiler's count for one step; in the protocol its mean over the law of sizes. Its rate is
+compared with that of matrix products measured in this run, of the shape of most products in these models,
+(800 x 64) (64 x 256). Waste is the number of slots computed over the number of points there are.
 """
 
 import functools
 import itertools
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,20 +27,36 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from configs.neural_processes import gp, wheel
 from experiments.harness import settings, timing
+from experiments.harness.experiment import Experiment
 from experiments.harness.placement import on_cores, shares_of_cores
 from kvq_jax.models import MODELS, Points
 from kvq_jax.models.neural_processes import condition_made, has_state
 from scripts.benchmarks import training
 
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
-# Milliseconds of a training step of the released PyTorch code (BorealisAI/constant-memory-anp) here, on two cores.
+_PROTOCOL_STEPS = 40  # of a turn: each has other sizes
+# Milliseconds of a training step of the released code: setting -> cores -> model. Where one is missing, so is the line.
 PUBLISHED_MS = {
-    **dict(cnp=6.1, canp=13.4, np=14.8, anp=25.0, bnp=26.1, banp=67.5, tnp_d=19.9, tnp_a=29.3, tnp_nd=25.9),
-    **dict(eqtnp=29.1, lbanp=117.0, lbanp_nd=122.0, cmanp=233.0, cmanp_and=243.0),
+    "protocol": {
+        1: dict(
+            **dict(cnp=12.8, np=33.0, bnp=62.0, canp=24.7, anp=42.5, tnp_d=30.9, tnp_a=40.4, tnp_nd=40.5),
+            **dict(eqtnp=54.7, lbanp=275.0, cmanp=453.0),
+        ),
+        2: dict(cnp=8.7, canp=18.3, tnp_d=26.4, tnp_nd=36.2, eqtnp=38.5, lbanp=153.0, cmanp=293.0),
+    },
+    "fixed": {
+        2: dict(
+            **dict(cnp=6.1, canp=13.4, np=14.8, anp=25.0, bnp=26.1, banp=67.5, tnp_d=19.9, tnp_a=29.3, tnp_nd=25.9),
+            **dict(eqtnp=29.1, lbanp=117.0, lbanp_nd=122.0, cmanp=233.0, cmanp_and=243.0),
+        )
+    },
 }
+_LONG = ("cmanp",)
+_LONG_CONTEXT, _LONG_TARGETS, _LONG_CHUNK = 100_000, 1_000_000, 4096
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
 _SEEN = (1_000, 1_000_000)
@@ -40,23 +64,33 @@ _PLAYERS = {"cnp": 200, "intention_anp": 200, "tnp_d": 50, "cmanp": 20}  # round
 
 
 def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: float = _BUDGET_S) -> None:
-    """Prints all three parts for some models of a preset."""
+    """Prints all parts for some models of a preset."""
     rate = matmul_rate(budget_s)
     print(
-        f"neural processes, preset {preset}, batch 16, N = M = {_POINTS}, float32, {jax.devices()[0].device_kind}; "
-        f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s"
+        f"neural processes, preset {preset}, batch 16, float32, {jax.devices()[0].device_kind}; "
+        f"(800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s on all cores"
     )
+    print("protocol: milliseconds a step")
     print(
-        f"{'ms a step of one seed':>25}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}"
+        f"{'':16}{'waste':>6}{'GFLOP':>7}{'one core':>10}{'of rate':>9}{'published':>11}{'times':>7}"
+        f"{'each core':>11}{'published':>11}{'times':>7}"
+    )
+    for model in models:
+        print(_protocol_line(model, preset, budget_s))
+    print(f"N = M = {_POINTS}: milliseconds a step")
+    print(
+        f"{'':16}{'one seed':>9}{f'of {_SEEDS} at once':>14}{'in turn':>9}{'on each core':>14}{'GFLOP':>8}"
         f"{'of rate':>9}{'published ms':>14}{'times as fast':>32}"
     )
     for model in models:
-        print(_training_line(model, preset, rate, budget_s))
+        print(_fixed_line(model, preset, rate, budget_s))
     conditioned = [model for model in _CONDITIONED if model in models]
     for model, length in itertools.product(conditioned, _LENGTHS):
         print(_conditioning_line(model, preset, length, budget_s))
     for model in conditioned:
         print(_update_line(model, preset, budget_s))
+    for model in (model for model in _LONG if model in models):
+        print(_long_line(model, preset))
     for model in (model for model in _PLAYERS if model in models):
         print(_bandit_line(model, preset))
 
@@ -73,21 +107,50 @@ def matmul_rate(budget_s: float) -> float:
     return repeats * 2 * 800 * 64 * 256 / timing.seconds(times, 0)
 
 
-def trainer(model: str, preset: str, seeds: int, chunk_steps: int, placement: str = "single") -> training.Trainer:
-    """Training at the published GP setting."""
+def configured(model: str, preset: str, setting: str) -> ConfigDict:
+    """The config of a model in a setting."""
     config = gp.get_config(f"model={model},preset={preset}")
-    config.task.update(min_context=_POINTS, max_context=_POINTS, min_targets=_POINTS, max_points=2 * _POINTS)
+    if setting == "fixed":
+        config.task.update(min_context=_POINTS, max_context=_POINTS, min_targets=_POINTS, max_points=2 * _POINTS)
+    return config
+
+
+def trainer(
+    model: str, preset: str, seeds: int, chunk_steps: int, placement: str = "single", setting: str = "fixed"
+) -> training.Trainer:
+    """Training in a setting."""
+    config = configured(model, preset, setting)
     return training.trainer(training.build(config), config, seeds, chunk_steps, placement)
 
 
-def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str:
+def _protocol_line(model: str, preset: str, budget_s: float) -> str:
+    experiment, published = training.build(configured(model, preset, "protocol")), PUBLISHED_MS["protocol"]
+    flops, parts = _expected_flops(experiment, configured(model, preset, "protocol")), []
+    shares = shares_of_cores()
+    for cores in (shares[:1], shares):
+        seconds, rate = _measured_on(cores, model, preset, "protocol", budget_s)
+        theirs = published.get(len(cores), {}).get(model)
+        share = f"{flops / seconds / rate:9.0%}" if len(cores) == 1 else ""
+        ours = f"{1e3 * seconds:{10 if share else 11}.1f}"
+        parts.append(ours + share + (f"{theirs:11.1f}{theirs / (1e3 * seconds):7.2f}" if theirs else " " * 18))
+    return f"{model:16}{experiment.sizes.waste:6.2f}{flops / 1e9:7.2f}" + "".join(parts)
+
+
+def _expected_flops(experiment: Experiment, config: ConfigDict) -> float:
+    """Floating-point work of a step, its mean over the law of sizes."""
+    probabilities = experiment.sizes.probabilities
+    works = [training.flops(experiment, config, slots) for slots in experiment.sizes.classes]
+    return float(sum(p * work for p, work in zip(probabilities, works)))
+
+
+def _fixed_line(model: str, preset: str, rate: float, budget_s: float) -> str:
     cases = ((1, "single"), (_SEEDS, "single"), (_SEEDS, "in_turn"))
     trainers = [trainer(model, preset, seeds, _STEPS, placement) for seeds, placement in cases]
     times = timing.interleaved([each.run for each in trainers], _TURNS, 3 * budget_s)
     per_seed = [timing.seconds(times, case) / _STEPS / seeds for case, (seeds, _) in enumerate(cases)]
-    per_seed.append(_seconds_on_each_core(model, preset, budget_s))
+    per_seed.append(_measured_on(shares_of_cores(), model, preset, "fixed", budget_s)[0])
     flops = trainers[0].compiled.cost_analysis()["flops"]  # the body of a loop counts once
-    published = PUBLISHED_MS.get(model)
+    published = PUBLISHED_MS["fixed"][2].get(model)
     beside = "".join(f"{published / (1e3 * seconds):8.2f}" for seconds in per_seed) if published else ""
     one, at_once, in_turn, on_each = (1e3 * seconds for seconds in per_seed)
     return (
@@ -96,10 +159,14 @@ def _training_line(model: str, preset: str, rate: float, budget_s: float) -> str
     )
 
 
-def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
-    """Seconds of a training step of a seed, when every core trains one in a process of its own."""
-    shares = shares_of_cores()
-    code = f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {budget_s})"
+def _measured_on(
+    shares: Sequence[set[int]], model: str, preset: str, setting: str, budget_s: float
+) -> tuple[float, float]:
+    """Seconds of a step of a seed, over the shares of cores, each of which trains one in a process of its own.
+
+    Beside them is the mean rate of matrix products of those processes.
+    """
+    code = f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {setting!r}, {budget_s})"
     start = functools.partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     processes = []
     for cores in shares:
@@ -109,16 +176,23 @@ def _seconds_on_each_core(model: str, preset: str, budget_s: float) -> float:
         process.stdout.readline()  # it is ready
     for process in processes:
         print(file=process.stdin, flush=True)
-    return statistics.mean(float(process.communicate()[0]) for process in processes) / len(shares)
+    found = [tuple(map(float, process.communicate()[0].split())) for process in processes]
+    seconds, rate = map(statistics.mean, zip(*found))
+    return seconds / len(shares), rate
 
 
-def train_when_told(model: str, preset: str, budget_s: float) -> None:
-    """Compiles, says so on standard output, waits for a line on standard input, and prints the seconds of a step."""
-    run = trainer(model, preset, 1, _STEPS).run
+def train_when_told(model: str, preset: str, setting: str, budget_s: float) -> None:
+    """Compiles, says so on standard output, waits for a line on standard input, and prints what it measures.
+
+    That are the seconds of a step, and the rate of matrix products.
+    """
+    steps = _STEPS if setting == "fixed" else _PROTOCOL_STEPS
+    run = trainer(model, preset, 1, steps, setting=setting).run
     jax.block_until_ready(run())
     print("ready", flush=True)
     sys.stdin.readline()
-    print(timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / _STEPS)
+    seconds = timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / steps
+    print(seconds, matmul_rate(budget_s))
 
 
 def _built(model: str, preset: str):
@@ -175,6 +249,32 @@ def _update_line(name: str, preset: str, budget_s: float) -> str:
     return (
         f"{name:16} update by 100 points {1e3 * timing.seconds(times, 0):8.2f} ms with {_SEEN[0]:.0e} seen; "
         f"with {_SEEN[1]:.0e}, {timing.ratio(times, 1, 0):.2f} times the time"
+    )
+
+
+def _long_line(name: str, preset: str) -> str:
+    """Conditioning on a long context and querying many targets, both in parts that are made inside the program."""
+    model, variables = _built(name, preset)
+    remember = _memory(model, variables, _LONG_CONTEXT)
+    parts = -(-_LONG_TARGETS // _LONG_CHUNK)
+
+    @jax.jit
+    def query(variables, memory):
+        def of_part(number):
+            x = _points(number, _LONG_CHUNK).x
+            found = model.apply(variables, memory, x, method="query")
+            return jnp.stack([found.mean.sum(), found.variance.sum()])
+
+        return jax.lax.map(of_part, jnp.arange(parts))
+
+    memory = remember()
+    needed = query.lower(variables, memory).compile().memory_analysis().temp_size_in_bytes
+    calls = remember, functools.partial(query, variables, memory)
+    conditioning, querying = (timing.seconds(timing.interleaved([call], 3), 0) for call in calls)
+    return (
+        f"{name:16} {_LONG_CONTEXT} context points in {conditioning:.2f} s, {parts * _LONG_CHUNK} targets in "
+        f"{querying:.2f} s, {needed / 2**20:.0f} MiB beside arguments and results; "
+        f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
     )
 
 

@@ -1,5 +1,6 @@
 """The training of a config as one compiled program, for the benchmarks that measure it."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from experiments.harness.experiment import Experiment
 from experiments.harness.launch import experiment_module, split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
-from experiments.harness.step import Program, make_program
+from experiments.harness.step import Program, make_init, make_program, make_step
 
 
 class Trainer(NamedTuple):
@@ -39,6 +40,19 @@ def program(
         validation_batches=1,
         evaluation_seed=0,
     )
+
+
+def flops(experiment: Experiment, config: ConfigDict, slots: tuple[int, int]) -> float:
+    """Floating-point work of one step of one seed, by the compiler's count, in batches that fill `slots`."""
+
+    def sample(key, data):
+        return experiment.sample(key, data, slots)
+
+    filled = dataclasses.replace(experiment, sample=sample, sizes=None)
+    optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
+    state = jax.eval_shape(make_init(filled, optimizer), jnp.uint32(0))
+    step = jax.jit(make_step(filled, optimizer, config.train.batch_size))
+    return step.lower(state, experiment.data["train"]).cost_analysis()["flops"]
 
 
 def trainer(

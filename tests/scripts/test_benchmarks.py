@@ -48,9 +48,13 @@ def test_neural_processes(capsys, monkeypatch):
     monkeypatch.setattr(neural_processes, "_CHUNK", 10)
     monkeypatch.setattr(neural_processes, "_SEEN", (10, 100))
     monkeypatch.setattr(neural_processes, "_PLAYERS", {"cnp": 5})
+    monkeypatch.setattr(neural_processes, "_LONG", ("cnp",))
+    monkeypatch.setattr(neural_processes, "_LONG_CONTEXT", 100)
+    monkeypatch.setattr(neural_processes, "_LONG_TARGETS", 5000)
     neural_processes.main(models=("cnp",), preset="tiny", budget_s=0)
     printed = capsys.readouterr().out
-    assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [1, 2, 1, 1]
+    assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
+    assert "100 context points in" in printed and "8192 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
 
 

@@ -64,7 +64,7 @@ class NeuralProcess(Block):
         return total / predictive.count(target.mask, target.x.shape[-2])
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
-        """What `query` needs of a context: what `finish` gives, if the model has a state, or a memory that grows with it.
+        """What `query` needs of a context: of constant size where the model has a state, else growing with the context.
 
         Raises ValueError for a model that reads its context anew with each set of targets.
         """

@@ -1,12 +1,12 @@
 """CMANP and CMANP-AND: a context in constant memory (Feng et al. 2023, CMANP, arXiv 2305.14567)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
+
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.conditioning import in_blocks
 from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
