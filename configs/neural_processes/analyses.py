@@ -81,7 +81,7 @@ EDITS = {
     "preset=quick,study=blocks": {"train": dict(steps=25_000, size_classes=8)},
     "preset=tiny": {
         "model": dict(hidden=32, num_layers=2),
-        "train": dict(steps=20, seeds=2, size_classes=2, log_every=10, validate_every=20, checkpoint_every=20),
+        "train": dict(steps=20, seeds=2, size_classes=1, log_every=10, validate_every=20, checkpoint_every=20),
         "evaluation": dict(validation_batches=1, tasks=8, batch_size=4),
     },
 }

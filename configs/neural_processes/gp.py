@@ -91,7 +91,7 @@ EDITS = {
     "preset=quick,model=cmanp": {"train": dict(steps=7500)},
     "preset=quick,model=cmanp_and": {"train": dict(steps=7000)},
     "preset=tiny": {
-        "train": dict(steps=20, seeds=2, size_classes=2, log_every=10, validate_every=20, checkpoint_every=20),
+        "train": dict(steps=20, seeds=2, size_classes=1, log_every=10, validate_every=20, checkpoint_every=20),
         "evaluation": dict(validation_batches=1, tasks=8, batch_size=4),
     },
 }

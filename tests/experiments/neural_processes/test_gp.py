@@ -1,6 +1,7 @@
 """Meta-regression: its evaluation by hand, a whole run with a model of one number, its config, tables and figures."""
 
 import csv
+import functools
 import io
 import json
 
@@ -53,6 +54,7 @@ def build(config, **evaluation):
 
 def test_evaluation_by_hand(constant_config):
     """Log-likelihoods of N(0.1, 0.25) on each task's own targets and context, and the gap to both oracles."""
+    constant_config.train.size_classes = 0  # each task has the size that its sampler draws
     made, key = build(constant_config, tasks=3, batch_size=2), jax.random.key(5)
     variables = made.init(jax.random.key(0))
     values = jax.jit(made.evaluate)(variables, None, key)
@@ -67,11 +69,35 @@ def test_evaluation_by_hand(constant_config):
         for kind in ("marginal", "joint"):
             gap = values[f"{kernel}/oracle_{kind}"] - values[f"{kernel}/target"]
             np.testing.assert_allclose(values[f"{kernel}/gap_{kind}"], gap, atol=1e-6)
+    assert made.sizes is None
     batch = jax.vmap(made.sample, (0, None))(jax.random.split(key, 4), None)
     loss, _ = made.loss(variables, batch, key)
     keep = np.asarray(batch.target.mask)
     each = np.log(2 * np.pi * 0.25) + (np.asarray(batch.target.y)[..., 0] - 0.1) ** 2 / 0.25
     np.testing.assert_allclose(loss, np.mean([0.5 * e[k].mean() for e, k in zip(each, keep)]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["constant", "cnp"])
+def test_size_classes_change_no_number(constant_config, model):
+    """One class or four: every evaluation task and the loss of a batch are the same, to rounding."""
+    config = constant_config if model == "constant" else config_file.get_config(f"model={model},preset=tiny")
+
+    def numbers(count):
+        config.train.size_classes = count
+        made = build(config, tasks=40, batch_size=2)
+        variables = jax.jit(made.init)(jax.random.key(0))
+
+        def loss(slots, size):
+            keys = jax.random.split(jax.random.key(2), 3)
+            batch = jax.vmap(lambda key: made.sample(key, None, slots, size))(keys)
+            return made.loss(variables, batch, jax.random.key(3))[0]
+
+        losses = jax.jit(lambda: [made.sizes.switch(jax.random.key(index), loss) for index in range(3)])()
+        return losses, jax.jit(functools.partial(made.evaluate, key=jax.random.key(5)))(variables, None)
+
+    found = numbers(1), numbers(4)
+    jax.tree.map(lambda one, four: np.testing.assert_allclose(one, four, rtol=2e-4, atol=2e-4), *found)
+    assert np.isfinite(jax.tree.leaves(found[0])[0]).all()
 
 
 def test_students_noise_has_no_oracle(constant_config):
