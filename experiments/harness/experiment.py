@@ -22,15 +22,16 @@ class Experiment:
       sample: (key, data of one split) -> one task of fixed shapes. The harness vmaps it over the keys of a batch. With
         `sizes` it takes slots and size too, which all tasks of a batch share: (key, data, slots, size).
       loss: (variables, batch, key) -> (scalar loss, (named scalar metrics, updated collections)).
-      evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks].
+      evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks]. The key is a
+        constant of the program.
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
-      sizes: the size classes of batches; None: every task has the same shapes.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
+      sizes: the size classes of batches; None: every task has the same shapes.
     """
 
     init: Callable[[jax.Array], Variables]
-    sample: Callable[[jax.Array, PyTree], PyTree]
+    sample: Callable[..., PyTree]
     loss: Callable[[Variables, PyTree, jax.Array], tuple[jax.Array, tuple[dict, dict]]]
     evaluate: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     examples: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
