@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.harness.size_classes import SizeClasses
-
 Summary = dict[str, Any]
 
 
@@ -22,18 +20,9 @@ class TaskEvaluation:
     example_tasks: int  # tasks kept for the figures
 
 
-def over_tasks(
-    function: Callable[..., Any], key: jax.Array, tasks: int, batch_size: int, sizes: SizeClasses | None = None
-) -> Any:
-    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` are in memory at once.
-
-    With size classes it is function(key, slots, size), and `key` must be known when the program is traced.
-    """
-    if sizes is None:
-        return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
-    with jax.ensure_compile_time_eval():
-        keys = jax.random.split(key, tasks)
-    return sizes.map(function, keys, batch_size)
+def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
+    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` are in memory at once."""
+    return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
 
 
 def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from experiments.harness.size_classes import SizeClasses
+from experiments.harness.size_classes import Sizes
 
 PyTree = Any
 NO_DATA = dict.fromkeys(("train", "validation", "test"))  # the data of an experiment that draws all of it from keys
@@ -19,22 +19,22 @@ class Experiment:
 
     Attributes:
       init: key -> variables.
-      sample: (key, data of one split) -> one task of fixed shapes. The harness vmaps it over the keys of a batch. With
-        `sizes` it takes slots and size too, which all tasks of a batch share: (key, data, slots, size).
+      sample: (key, data of one split) -> one task of fixed shapes; with `sizes`, what is random in it. The harness
+        vmaps it over the keys of a batch.
       loss: (variables, batch, key) -> (scalar loss, (named scalar metrics, updated collections)).
       evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks]. The key is a
         constant of the program.
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
-      sizes: the size classes of batches; None: every task has the same shapes.
+      sizes: what gives the batches their sizes; None: every task has the same shapes.
     """
 
     init: Callable[[jax.Array], Variables]
-    sample: Callable[..., PyTree]
+    sample: Callable[[jax.Array, PyTree], PyTree]
     loss: Callable[[Variables, PyTree, jax.Array], tuple[jax.Array, tuple[dict, dict]]]
     evaluate: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     examples: Callable[[Variables, PyTree, jax.Array], dict[str, jax.Array]]
     data: dict[str, PyTree]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    sizes: SizeClasses | None = None
+    sizes: Sizes | None = None

@@ -78,14 +78,23 @@ class SizeClasses(NamedTuple):
         branches = [branch(number, slots) for number, slots in enumerate(self.classes)]
         return jax.lax.switch(jnp.asarray(of_size)[index], branches, index)
 
-    def map(self, function: Callable[[jax.Array, Slots, Size], Any], keys: jax.Array, batch_size: int) -> Any:
-        """function(key, slots, size) for each of the keys [T], with a size of its own, leaves [T, ...].
+    def map(
+        self,
+        function: Callable[[jax.Array, Any, Slots, Size], Any],
+        draw: Callable[[jax.Array], Any],
+        key: jax.Array,
+        tasks: int,
+        batch_size: int,
+    ) -> Any:
+        """function(key, draw(key), slots, size) of each of `tasks` tasks, with a size of its own: leaves [tasks, ...].
 
-        The keys must be known when the program is traced: tasks of one class are computed together, at most
-        `batch_size` at once. What is left of the smaller classes is computed in the largest.
+        `key` must be known when the program is traced: tasks of one class are computed together, at most `batch_size`
+        at once. What is left of the smaller classes is computed in the largest.
         """
         with jax.ensure_compile_time_eval():
+            keys = jax.random.split(key, tasks)
             drawn = np.asarray(jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys))
+        random = jax.lax.map(draw, keys, batch_size=batch_size)  # once: random numbers are slow to compile
         number, last = self._of_size()[drawn], len(self.classes) - 1
         for smaller in range(last):
             members = np.flatnonzero(number == smaller)
@@ -94,8 +103,9 @@ class SizeClasses(NamedTuple):
         for of_class, slots in enumerate(self.classes):
             members = np.flatnonzero(number == of_class)
             if len(members):
-                given = keys[members], self.law.size(drawn[members])
-                one = lambda task, slots=slots: function(task[0], slots, task[1])
+                own = jax.tree.map(lambda leaf, members=members: leaf[members], (keys, random))
+                one = lambda task, slots=slots: function(*task[0], slots, task[1])
+                given = own, self.law.size(drawn[members])
                 found.append(jax.lax.map(one, given, batch_size=batch_size))
                 order.append(members)
         place = np.argsort(np.concatenate(order))
@@ -106,14 +116,24 @@ class SizeClasses(NamedTuple):
         return np.argmax(_holds(np.asarray(self.classes), self.law), 0)
 
 
-def choose_classes(law: Law, count: int) -> SizeClasses | None:
-    """At most `count` classes, with few expected slots; None where `count` is 0.
+class Sizes(NamedTuple):
+    """How the tasks of an experiment get their sizes.
+
+    Attributes:
+      classes: the size classes of batches.
+      fill: (what is random in a task, slots, size or None: all slots are points) -> the task in arrays of the slots.
+    """
+
+    classes: SizeClasses
+    fill: Callable[[Any, Slots, Size | None], Any]
+
+
+def choose_classes(law: Law, count: int) -> SizeClasses:
+    """At most `count` classes, one at least, with few expected slots.
 
     One class after the other is added, each the best beside the others; after each, all are exchanged for better ones
     until there are none.
     """
-    if count == 0:
-        return None
     candidates = [_quantiles(values, law.probability) for values in law[:2]]
     slots = np.stack(np.meshgrid(*candidates, indexing="ij"), -1).reshape(-1, 2)
     # The law of the least candidate that holds a size: to the classes the size and the candidate are the same.

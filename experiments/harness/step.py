@@ -63,9 +63,9 @@ def make_init(experiment: Experiment, optimizer: optax.GradientTransformation) -
     return init
 
 
-def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_size: int, *shapes: Any) -> PyTree:
-    """`batch_size` independent tasks, stacked; shapes: slots and size, in an experiment that has sizes."""
-    return jax.vmap(lambda key: experiment.sample(key, data, *shapes))(jax.random.split(key, batch_size))
+def sample_batch(experiment: Experiment, key: jax.Array, data: PyTree, batch_size: int) -> PyTree:
+    """`batch_size` independent tasks, or what is random in them, stacked on a leading axis."""
+    return jax.vmap(experiment.sample, (0, None))(jax.random.split(key, batch_size), data)
 
 
 def on_batch(
@@ -82,11 +82,15 @@ def on_batch(
     No seed may be in `size_key`: seeds that are trained at once share the size, so that each step is in one class.
     """
     sample_key, function_key = jax.random.split(key)
+    drawn = sample_batch(experiment, sample_key, data, batch_size)
+    if experiment.sizes is None:
+        return function(constrain(drawn), function_key)
 
-    def in_class(*shapes):
-        return function(constrain(sample_batch(experiment, sample_key, data, batch_size, *shapes)), function_key)
+    def in_class(slots, size):
+        batch = jax.vmap(lambda draws: experiment.sizes.fill(draws, slots, size))(drawn)
+        return function(constrain(batch), function_key)
 
-    return experiment.sizes.switch(size_key, in_class) if experiment.sizes else in_class()
+    return experiment.sizes.classes.switch(size_key, in_class)
 
 
 def make_step(

@@ -6,6 +6,7 @@ context and targets.
 """
 
 import dataclasses
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -26,6 +27,15 @@ class Hyperparameters(NamedTuple):
     length_scale: jax.Array  # []
     scale: jax.Array  # []
     period: jax.Array  # []
+
+
+class Draws(NamedTuple):
+    """The random numbers of one function. The columns are for context and targets."""
+
+    hyperparameters: Hyperparameters
+    x: jax.Array  # [P, 2]
+    normal: jax.Array  # [P, 2], standard
+    noise: jax.Array | None  # [P, 2], by Student's t
 
 
 # exp(-d^2 / 2), (1 + sqrt(5) d + 5 d^2 / 3) exp(-sqrt(5) d) and exp(-2 sin^2(pi |x - x'| / period) / l^2), with
@@ -104,9 +114,7 @@ class GaussianProcess:
         return Law(context[there], target[there], probability[there])
 
     def sample(self, key: jax.Array, data: None, slots: Slots | None = None, size: Size | None = None) -> Task:
-        """One function, its Hyperparameters as the truth. `data` is not used.
-
-        The function is drawn at the points that are there; empty slots are 0. More slots add points and change none.
+        """One function, its Hyperparameters as the truth; `draw` and `fill` in one.
 
         Args:
           key: of the function.
@@ -114,28 +122,38 @@ class GaussianProcess:
           slots: of context and targets; None: enough for every size, of which one is drawn from the key.
           size: N and M; None with slots: all slots are points, and there are no masks.
         """
-        size_key, uniform_key, normal_key, t_key = jax.random.split(key, 4)
+        size_key, key = jax.random.split(key)
         if slots is None:
             slots, size = self.law.slots, self.law.size(self.law.draw(size_key))
-        # One draw of each kind: they are slow to compile. Its columns are for context and targets.
-        uniform = jax.random.uniform(uniform_key, (2 + max(slots), 2))
+        return self.fill(self.draw(key, data, max(slots)), slots, size)
+
+    def draw(self, key: jax.Array, data: None, points: int | None = None) -> Draws:
+        """What is random in a function of up to `points` points of context and as many targets; None: of any size.
+
+        `data` is not used. More points change none of the others.
+        """
+        uniform_key, normal_key, t_key = jax.random.split(key, 3)
+        shape = (max(self.law.slots) if points is None else points, 2)
+        uniform = jax.random.uniform(uniform_key, (2 + shape[0], 2))  # one draw: they are slow to compile
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
-        x, mask = _joined(_within(self.position, uniform[2:]), slots), _mask(slots, size)
-        covariance = self._covariance(x, hyperparameters)
-        factor = cholesky(covariance if mask is None else _of_present(covariance, mask))
-        shape = max(slots), 2
-        y = matmul(factor, _joined(jax.random.normal(normal_key, shape), slots))
-        if not self.exact:
-            y += _joined(self._student(t_key, shape), slots)
-        points = (
-            Points(x, y, None) if mask is None else Points(*(jnp.where(mask[:, None], of, 0) for of in (x, y)), mask)
-        )
-        parts = (
-            jax.tree.map(lambda leaf, part=part: leaf[part], points)
-            for part in (slice(slots[0]), slice(slots[0], None))
-        )
-        return Task(*parts, hyperparameters)
+        noise = None if self.exact else self._student(t_key, shape)
+        return Draws(hyperparameters, _within(self.position, uniform[2:]), jax.random.normal(normal_key, shape), noise)
+
+    def fill(self, draws: Draws, slots: Slots, size: Size | None) -> Task:
+        """The function at the points that are there: arrays of `slots`, in which empty slots are 0.
+
+        A size of None: all slots are points, and there are no masks.
+        """
+        x, normal, noise = (None if of is None else _joined(of, slots) for of in draws[1:])
+        mask = size and jnp.concatenate([jnp.arange(held) < count for held, count in zip(slots, size)])
+        covariance = self._covariance(x, draws.hyperparameters)
+        y = matmul(cholesky(covariance if mask is None else _of_present(covariance, mask)), normal)
+        y = y if noise is None else y + noise
+        if mask is not None:
+            x, y = (jnp.where(mask[:, None], of, 0) for of in (x, y))
+        halves = zip(*(jnp.split(of, [slots[0]]) if of is not None else (None, None) for of in (x, y, mask)))
+        return Task(*itertools.starmap(Points, halves), draws.hyperparameters)
 
     def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.
@@ -179,11 +197,6 @@ def _within(bounds: tuple, uniform: jax.Array) -> jax.Array:
 def _joined(columns: jax.Array, slots: Slots) -> jax.Array:
     """Columns [n, 2] of context and targets as one, [N + M, 1]."""
     return jnp.concatenate([columns[: slots[0], :1], columns[: slots[1], 1:]])
-
-
-def _mask(slots: Slots, size: Size | None) -> jax.Array | None:
-    """Which slots of context and targets are points, [N + M]."""
-    return size and jnp.concatenate([jnp.arange(held) < count for held, count in zip(slots, size)])
 
 
 def _of_present(covariance: jax.Array, mask: jax.Array) -> jax.Array:

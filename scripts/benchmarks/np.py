@@ -133,14 +133,14 @@ def _protocol_line(model: str, preset: str, budget_s: float) -> str:
         share = f"{flops / seconds / rate:9.0%}" if len(cores) == 1 else ""
         ours = f"{1e3 * seconds:{10 if share else 11}.1f}"
         parts.append(ours + share + (f"{theirs:11.1f}{theirs / (1e3 * seconds):7.2f}" if theirs else " " * 18))
-    return f"{model:16}{experiment.sizes.waste:6.2f}{flops / 1e9:7.2f}" + "".join(parts)
+    return f"{model:16}{experiment.sizes.classes.waste:6.2f}{flops / 1e9:7.2f}" + "".join(parts)
 
 
 def _expected_flops(experiment: Experiment, config: ConfigDict) -> float:
     """Floating-point work of a step, its mean over the law of sizes."""
-    probabilities = experiment.sizes.probabilities
-    works = [training.flops(experiment, config, slots) for slots in experiment.sizes.classes]
-    return float(sum(p * work for p, work in zip(probabilities, works)))
+    classes = experiment.sizes.classes
+    works = [training.flops(experiment, config, slots) for slots in classes.classes]
+    return float(sum(p * work for p, work in zip(classes.probabilities, works)))
 
 
 def _fixed_line(model: str, preset: str, rate: float, budget_s: float) -> str:

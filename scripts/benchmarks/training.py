@@ -46,7 +46,7 @@ def flops(experiment: Experiment, config: ConfigDict, slots: tuple[int, int]) ->
     """Floating-point work of one step of one seed, by the compiler's count, in batches that fill `slots`."""
 
     def sample(key, data):
-        return experiment.sample(key, data, slots)
+        return experiment.sizes.fill(experiment.sample(key, data), slots, None)
 
     filled = dataclasses.replace(experiment, sample=sample, sizes=None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
-from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
-from experiments.harness.size_classes import choose_classes
+from experiments.harness.size_classes import Sizes, choose_classes
 from experiments.regression.experiment import initialiser, mean_loss
 from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
@@ -47,23 +46,21 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
-
-    sizes = choose_classes(task.law, config.train.size_classes)
+    shared = config.train.size_classes > 0  # whether the tasks of a batch share a size
+    classes = choose_classes(task.law, config.train.size_classes if shared else 1)
 
     def evaluate(variables, test, key):
-        def of_function(task_key, *shapes):
+        def of_function(task_key, draws, slots, size):
             """All kernels share positions, numbers of points and draws; one call of the model judges all of them."""
-            sample_key, *model_keys = jax.random.split(task_key, 3)
-            tasks = [gp.sample(sample_key, test, *shapes) for gp in judged.values()]
+            tasks = [gp.fill(draws, slots, size) for gp in judged.values()]
             context, target, _ = _stack(tasks)
 
             def log_likelihood(given):
                 points, model_key = given
                 return model.apply(variables, context, points, key=model_key, method="log_likelihood")
 
-            slots = max(target.x.shape[1], context.x.shape[1])
-            judged_at = _stack([_padded(points, slots) for points in (target, context)])
-            found = jax.lax.map(log_likelihood, (judged_at, jnp.stack(model_keys)))
+            judged_at = _stack([_padded(points, max(slots)) for points in (target, context)])
+            found = jax.lax.map(log_likelihood, (judged_at, jax.random.split(jax.random.fold_in(task_key, 2))))
             names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
             values = dict(zip(names, found.ravel()))
             if not has_oracle(task):
@@ -74,7 +71,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
                     values |= {f"{kernel}/oracle_{kind}": best, f"{kernel}/gap_{kind}": gap}
             return values
 
-        return over_tasks(of_function, key, evaluation.tasks, evaluation.batch_size, sizes)
+        draw = lambda task_key: task.draw(jax.random.fold_in(task_key, 1), test)
+        return classes.map(of_function, draw, key, evaluation.tasks, evaluation.batch_size)
 
     def examples(variables, test, key):
         def predict(context, x):
@@ -82,9 +80,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return _examples(task, evaluation, predict, key)
 
-    return Experiment(
-        initialiser(model, task, None), task.sample, mean_loss(model), evaluate, examples, NO_DATA, sizes=sizes
-    )
+    init, loss = initialiser(model, task, None), mean_loss(model)
+    sample, sizes = (task.draw, Sizes(classes, task.fill)) if shared else (task.sample, None)
+    return Experiment(init, sample, loss, evaluate, examples, NO_DATA, sizes=sizes)
 
 
 def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, key: jax.Array) -> dict[str, jax.Array]:

@@ -9,11 +9,10 @@ import optax
 import pytest
 import scipy.stats
 
-from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.harness.placement import build_placement
 from experiments.harness.prng import key_of
-from experiments.harness.size_classes import Law, SizeClasses, choose_classes
+from experiments.harness.size_classes import Law, SizeClasses, Sizes, choose_classes
 from experiments.harness.step import make_program
 
 # Sizes (1, 1), (2, 1), (1, 3): as many points of each side as one can count by hand.
@@ -25,26 +24,25 @@ STEPS = 20
 def sized(count):
     """Mean squares of as many numbers as there are points: wrong if a slot that is empty is counted."""
 
-    def sample(key, data, slots, size):
-        numbers = jax.random.normal(key, (sum(slots),))
+    classes = choose_classes(LAW, count)
+
+    def sample(key, data):
+        return jax.random.normal(key, (sum(LAW.slots),))
+
+    def fill(numbers, slots, size):
         there = jnp.concatenate([jnp.arange(held) < n for held, n in zip(slots, size or slots)])
-        return jnp.where(there, 1 + numbers**2, 0).sum() / there.sum(), there.sum()
+        return jnp.where(there, 1 + numbers[: sum(slots)] ** 2, 0).sum() / there.sum(), there.sum()
 
     def loss(variables, batch, key):
         value, points = batch
         return (variables["params"]["w"] ** 2 * value).mean(), ({"points": points[0], "spread": jnp.ptp(points)}, {})
 
     def evaluate(variables, data, key):
-        of_task = lambda key, slots, size: {
-            "points": sum(size),
-            "slots": jnp.asarray(sum(slots)),
-            "key": key_number(key),
-        }
-        return over_tasks(of_task, key, 50, 4, experiment.sizes)
+        of_task = lambda key, number, slots, size: {"points": sum(size), "slots": jnp.asarray(sum(slots))}
+        return classes.map(of_task, key_number, key, 50, 4)
 
     init = lambda key: {"params": {"w": jax.random.normal(key)}}
-    experiment = Experiment(init, sample, loss, evaluate, lambda *_: {}, NO_DATA, sizes=choose_classes(LAW, count))
-    return experiment
+    return Experiment(init, sample, loss, evaluate, lambda *_: {}, NO_DATA, sizes=Sizes(classes, fill))
 
 
 def key_number(key):
@@ -68,7 +66,6 @@ def curve(count, placement):
 
 def test_classes_of_a_law_by_hand():
     assert (LAW.slots, LAW.points) == ((2, 3), pytest.approx(0.4 * 2 + 0.35 * 3 + 0.25 * 4))
-    assert choose_classes(LAW, 0) is None
     assert choose_classes(LAW, 1) == SizeClasses(LAW, ((2, 3),)) and choose_classes(LAW, 1).waste == pytest.approx(
         5 / 2.85
     )
@@ -133,8 +130,9 @@ def test_a_class_of_one_size_needs_no_mask():
 def test_tasks_keep_their_order_and_their_size(batch_size):
     """Evaluation groups tasks by class; every task has the key and the size that it has alone."""
     key, sizes = jax.random.key(3), choose_classes(LAW, 3)
-    of_task = lambda key, slots, size: (key_number(key), jnp.stack(size), jnp.asarray(slots))
-    numbers, found, slots = jax.jit(lambda: over_tasks(of_task, key, 50, batch_size, sizes))()
+    of_task = lambda key, drawn, slots, size: (key_number(key), drawn, jnp.stack(size), jnp.asarray(slots))
+    numbers, drawn, found, slots = jax.jit(lambda: sizes.map(of_task, key_number, key, 50, batch_size))()
+    np.testing.assert_array_equal(numbers, drawn)
     keys = jax.random.split(key, 50)
     np.testing.assert_array_equal(numbers, jax.vmap(key_number)(keys))
     alone = [np.stack(LAW.size(LAW.draw(jax.random.fold_in(one, 0)))) for one in keys]
