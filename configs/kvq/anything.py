@@ -75,6 +75,7 @@ AXES = {
     },
     "task=fixed_wheels|fresh_wheels": {"model?": dict(dim_y=5)},
     "task=fixed_wheels": {"train": dict(batch_size=1)},  # all wheels are one task
+    "task=gp": {"train": dict(size_classes=12)},
     "task=kabsch": {"model?": dict(dim_y=2)},
     # At the paper's rate the inner steps diverge from many initialisations.
     "model=maml": {"model": dict(inner_rate=0.01)},
@@ -84,6 +85,8 @@ EDITS = {
         "train": dict(steps=4000, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000),
     },
+    "preset=quick,task=gp": {"train": dict(size_classes=4)},
+    "preset=tiny,task=gp": {"train": dict(size_classes=1)},
     "preset=tiny": {
         "train": dict(steps=20, seeds=2, log_every=10, validate_every=20, checkpoint_every=20),
         "evaluation": dict(validation_batches=1, tasks=20),

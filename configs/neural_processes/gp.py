@@ -15,11 +15,12 @@ std=published    config.model.std_floor of CNP to BANP is 0.1, five times the no
                  TNP to CMANP have none: exp(.)
 std=same         exp(.) for all: models differ in the model alone. For TNP to CMANP nothing changes
 
-Each task has its own number of points; the released code shares one in a batch (see
-experiments/tasks/gaussian_process.py). Flags of the released code override its latents and its AND block size (8 or
-128, and none): 128 and 5 are the paper's. intention_anp is ANP(op=intention) without self-attention, intention_cmanp
-CMANP with Intention over the context: both hold the context in a state of constant size. Their alpha starts at 0.1 and
-is learnt.
+As in the released code, the tasks of a batch share their numbers of points. A step computes in the cheapest of
+config.train.size_classes shapes that hold them; with 0 each task has numbers of its own, in arrays for the largest.
+
+Flags of the released code override its latents and its AND block size (8 or 128, and none): 128 and 5 are the paper's.
+intention_anp is ANP(op=intention) without self-attention, intention_cmanp CMANP with Intention over the context: both
+hold the context in a state of constant size. Their alpha starts at 0.1 and is learnt.
 """
 
 from ml_collections import ConfigDict

@@ -123,6 +123,8 @@ def _training(
     placement = build_placement(config.train.placement, seeds=settings.seeds, batch_size=settings.batch_size)
     experiment = module.build(config, own, options.data_dir)
     _check_model(experiment)
+    if settings.size_classes and not experiment.sizes:
+        raise ConfigError("config.train.size_classes: the batches of this task have one size, so expected 0")
     data = jax.device_put(experiment.data, placement.everywhere)
     program = make_program(
         experiment,

@@ -38,6 +38,8 @@ class TrainSettings:
         for name in ("steps", "batch_size", "seeds", "log_every", "validate_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.size_classes < 0:
+            raise ValueError(f"size_classes must be at least 0, got {self.size_classes}")
         for name in ("steps", "validate_every", "checkpoint_every"):
             if getattr(self, name) % self.log_every:
                 raise ValueError(f"{name}={getattr(self, name)} is not a multiple of log_every={self.log_every}")

@@ -28,7 +28,7 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.regression.fit import check_fit
 from experiments.regression.measures import measures, oracle, over_counts, predictor, programs
-from experiments.tasks import TASKS
+from experiments.tasks import TASKS, sampling
 from experiments.tasks.pixels import Pixels
 from kvq_jax.models import MODELS, Points
 
@@ -83,7 +83,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         counts = {"counts": jnp.asarray(evaluation.example_counts)} if evaluation.example_counts else {}
         return arrays | counts
 
-    return regression(model, task, judged, data, evaluation, examples, evaluation.counts, facts)
+    classes = config.train.size_classes
+    return regression(model, task, judged, data, evaluation, examples, evaluation.counts, facts, classes)
 
 
 def regression(
@@ -95,6 +96,7 @@ def regression(
     examples: Callable,
     counts: Sequence[int] = (),
     facts: dict[str, Any] | None = None,
+    size_classes: int = 0,
 ) -> Experiment:
     """The experiment of `model` on a task. Raises ConfigError where the model does not fit the task.
 
@@ -107,6 +109,7 @@ def regression(
       examples: Experiment.examples.
       counts: numbers of observations that are measured; none: as many as `judged` draws.
       facts: Experiment.facts.
+      size_classes: of the batches, where the task has a law of sizes; 0: each task has a size of its own.
     """
     init = initialiser(model, task, data["train"])
     shapes = jax.eval_shape(task.sample, jax.random.key(0), data["train"])
@@ -123,7 +126,8 @@ def regression(
 
         return over_tasks(of_task, key, evaluation.tasks, evaluation.batch_size)
 
-    return Experiment(init, task.sample, mean_loss(model), evaluate, examples, data, facts or {})
+    sample, sizes = sampling(task, size_classes)
+    return Experiment(init, sample, mean_loss(model), evaluate, examples, data, facts or {}, sizes)
 
 
 def initialiser(model: nn.Module, task: Any, data: Any) -> Callable:

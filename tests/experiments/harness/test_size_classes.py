@@ -8,8 +8,12 @@ import numpy as np
 import optax
 import pytest
 import scipy.stats
+from rich.console import Console
 
+from configs.intention import sine
+from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.launch import Options, launch
 from experiments.harness.placement import build_placement
 from experiments.harness.prng import key_of
 from experiments.harness.size_classes import Law, SizeClasses, Sizes, choose_classes
@@ -50,13 +54,13 @@ def key_number(key):
 
 
 @functools.cache
-def curve(count, placement):
+def curve(count, placement, chunks=2):
     """Metrics [STEPS, 8] and the weights after STEPS steps."""
     built = build_placement(placement, seeds=8, batch_size=16)
-    options = dict(batch_size=16, chunk_steps=STEPS // 2, validation_batches=3, evaluation_seed=7)
+    options = dict(batch_size=16, chunk_steps=STEPS // chunks, validation_batches=3, evaluation_seed=7)
     program = make_program(sized(count), optax.sgd(0.01), built, **options)
     state, rows = program.init(SEEDS), []
-    for _ in range(2):
+    for _ in range(chunks):
         state, metrics = program.chunk(state, None)
         rows.append(metrics)
     values = program.evaluate(state, None)
@@ -96,6 +100,22 @@ def test_every_placement_draws_the_sizes_of_one_device(placement):
     """Seeds at once, in turn, on eight devices, and batches on eight devices: the same numbers."""
     for ours, single in zip(curve(2, placement), curve(2, "single")):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, single)
+
+
+def test_the_length_of_a_chunk_changes_no_size():
+    """As where a run is resumed: the size depends on the step alone."""
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), curve(2, "single", 5), curve(2, "single"))
+
+
+@pytest.mark.parametrize(
+    "count, message", [(4, "batches of this task have one size, so expected 0"), (-1, "at least 0")]
+)
+def test_refusals(count, message, tmp_path):
+    config = sine.get_config("model=neural_process,preset=tiny")
+    config.train.size_classes = count
+    with pytest.raises(ConfigError, match=f"config.train.*{message}"):
+        launch(config, tmp_path / "run", Options(), Console(quiet=True))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_batch_has_one_size_and_all_seeds_share_it():
