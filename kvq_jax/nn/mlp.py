@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.errors import ScopeParamShapeError
 from jax import Array
 from jax.nn import initializers
 
@@ -63,12 +64,26 @@ class Linear(nn.Module):
         if isinstance(bias_init, str):
             bias_init = choose(BIAS_INITS, bias_init, "bias_init")
         ends = [sum(x.shape[-1] for x in inputs[:count]) for count in range(1, len(inputs) + 1)]
-        kernel = self.param("kernel", kernel_init, (ends[-1], self.features), jnp.float32)
+        kernel = parameter(self, "kernel", kernel_init, (ends[-1], self.features))
         parts = zip(inputs, jnp.split(kernel, ends[:-1]), strict=True)
         output = sum(_product(x.astype(kernel.dtype), rows) for x, rows in parts)
         if not self.use_bias:
             return output
-        return output + self.param("bias", bias_init(ends[-1]), (self.features,), jnp.float32)
+        return output + parameter(self, "bias", bias_init(ends[-1]), (self.features,))
+
+
+def parameter(module: nn.Module, name: str, init: initializers.Initializer, shape: tuple[int, ...]) -> Array:
+    """The float32 parameter `name` of a module, as `module.param` gives it.
+
+    A parameter that is there is compared with `shape`; Flax traces its initialiser for that, which was a fifth of the
+    time that tracing a model takes. Raises flax.errors.ScopeParamShapeError for another shape.
+    """
+    if not module.has_variable("params", name):
+        return module.param(name, init, shape, jnp.float32)
+    value = module.get_variable("params", name)
+    if jnp.shape(value) != shape:
+        raise ScopeParamShapeError(name, "/".join(module.path), jnp.shape(value), shape)
+    return value
 
 
 def _product(x: Array, kernel: Array) -> Array:

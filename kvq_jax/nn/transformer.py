@@ -12,6 +12,7 @@ from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import MultiHead
+from kvq_jax.nn.stack import traced_once
 
 # Name -> (x, branch, norm) -> x after its residual branch.
 NORMS = {
@@ -116,8 +117,10 @@ class TransformerEncoder(Block):
     copy_layers: bool = True
 
     @nn.compact
-    def __call__(self, x: Array, **options) -> Array:
-        """x [..., N, features] -> [..., N, features]; `options` are those of TransformerLayer, such as mask."""
+    def __call__(
+        self, x: Array, *, mask: Array | None = None, num_keys: int | None = None, position: Array | int | None = None
+    ) -> Array:
+        """x [..., N, features] -> [..., N, features]; options as in TransformerLayer.mix."""
         if x.shape[-1] % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide features={x.shape[-1]}")
         build = functools.partial(
@@ -130,8 +133,11 @@ class TransformerEncoder(Block):
             bias_init="fan_in_uniform",
             heads_init="fused",
         )
-        for index in range(self.num_layers):
-            x = build(name=f"layer_{index}")(x, **options)
+        layers = [build(name=f"layer_{index}") for index in range(self.num_layers)]
+        # With a position each layer has a cache of its own.
+        apply = traced_once(layers[0], num_keys=num_keys) if position is None and layers else None
+        for index, layer in enumerate(layers):
+            x = apply(layer, x, mask=mask) if apply else layer(x, mask=mask, num_keys=num_keys, position=position)
             if index and self.copy_layers and self.is_initializing():
                 first = self.get_variable("params", "layer_0")
                 self.put_variable("params", f"layer_{index}", jax.tree.map(jnp.copy, first))

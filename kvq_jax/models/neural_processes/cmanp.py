@@ -12,6 +12,7 @@ from kvq_jax.models.neural_processes.conditioning import in_blocks
 from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
 from kvq_jax.models.points import Points
 from kvq_jax.nn import CMAB, Op
+from kvq_jax.nn.stack import traced_once
 
 
 class CMANP(LevelProcess):
@@ -39,8 +40,8 @@ class CMANP(LevelProcess):
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
-        points = self.embedder(context.x, context.y)
-        return self._stack(lambda i, latents: self.encoder[i](latents, points, mask=context.mask))
+        points, apply = self.embedder(context.x, context.y), traced_once(self.encoder[0])
+        return self._stack(lambda i, latents: apply(self.encoder[i], latents, points, mask=context.mask))
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
         """The state of no context: one state of the stream of `cross_op` for each block, [*batch, num_heads, ...].

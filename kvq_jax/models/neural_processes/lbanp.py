@@ -21,6 +21,7 @@ from kvq_jax.models.points import Points
 from kvq_jax.models.torch_names import mlp_names
 from kvq_jax.nn import MLP, Op
 from kvq_jax.nn.perceiver import PerceiverBlock
+from kvq_jax.nn.stack import traced_once
 
 EPSILON = 1e-5  # of the last LayerNorm
 
@@ -83,9 +84,9 @@ class LevelProcess(NeuralProcess):
 
     def decode(self, levels: Sequence[tuple[jax.Array, jax.Array | None]], target_x: jax.Array) -> jax.Array:
         """Encodings of the targets [..., M, features], each on its own."""
-        rows = self.query_embedder(target_x)
+        rows, apply = self.query_embedder(target_x), traced_once(self.decoder[0])
         for layer, (level, mask) in zip(self.decoder, levels, strict=True):
-            rows = layer(rows, level, mask=mask)
+            rows = apply(layer, rows, level, mask=mask)
         return self.norm(rows)
 
     def predict(self, encodings: jax.Array, target_mask: jax.Array | None) -> Distribution:
@@ -128,8 +129,9 @@ class EQTNP(LevelProcess):
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
         """num_layers times rows [..., N, features] with the mask of the context."""
         levels = [self.embedder(context.x, context.y)]
+        apply = traced_once(self.encoder[0]) if self.encoder else None
         for layer in self.encoder:
-            levels.append(layer(levels[-1], mask=context.mask))
+            levels.append(apply(layer, levels[-1], mask=context.mask))
         return [(level, context.mask) for level in levels]
 
 
@@ -163,8 +165,9 @@ class LBANP(LevelProcess):
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
         points, latents, levels = self.embedder(context.x, context.y), self.latents, []
+        apply = traced_once(self.encoder[0])
         for layer in self.encoder:
-            latents = layer(latents, points, mask=context.mask)
+            latents = apply(layer, latents, points, mask=context.mask)
             levels.append((latents, None))
         return levels
 
