@@ -15,7 +15,7 @@ import numpy as np
 
 Slots = tuple[int, int]  # of context and targets
 Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets
-_CANDIDATES = 48  # numbers of slots that are tried in each direction
+_CANDIDATES = 20  # numbers of slots that are tried in each direction
 
 
 class Law(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
+from experiments.harness.size_classes import choose_classes
 from experiments.tasks.base import Task, marginals, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess, Hyperparameters
 from kvq_jax.models.points import Points
@@ -56,6 +57,7 @@ def test_the_law_of_sizes_is_that_of_the_protocol():
     law = {(int(n), int(m)): p for n, m, p in zip(*GP.law)}
     assert law == pytest.approx({(n, m): 1 / 44 / (47 - n) for n in range(3, 47) for m in range(3, 50 - n)})
     assert GP.law.slots == (46, 46) and GP.law.points == pytest.approx(24.5 + 13.75)
+    assert choose_classes(GP.law, 12).waste < 1.25 < choose_classes(GP.law, 1).waste
     tasks = batch(GP, 4000)
     drawn = [np.asarray(points.mask).sum(-1) for points in tasks[:2]]
     bins = dict(bins=8, range=[(2.5, 46.5)] * 2)
