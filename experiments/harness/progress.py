@@ -40,12 +40,14 @@ class Reporter:
                 TimeRemainingColumn(elapsed_when_finished=True),
                 console=console,
             )
-            self._task = self._bar.add_task("training", total=steps, completed=done, loss=float("nan"), speed=0.0)
+            self._task = self._bar.add_task("compiling", total=steps, completed=done, loss=float("nan"), speed=0.0)
 
     def __enter__(self):
         self._started = self._last_line = time.monotonic()
         if self._bar:
             self._bar.start()
+        elif self._done < self._steps:
+            self._console.print("compiling", highlight=False)
         return self
 
     def __exit__(self, *_):
@@ -61,7 +63,7 @@ class Reporter:
                 if isinstance(value, float):
                     self._tensorboard.add_scalar(name, value, step)
         if self._bar:
-            self._bar.update(self._task, completed=step, loss=row["loss"], speed=speed)
+            self._bar.update(self._task, description="training", completed=step, loss=row["loss"], speed=speed)
             return
         now = time.monotonic()
         if "validation_loss" in row or step == self._steps or now - self._last_line > _LINE_EVERY_S:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
-from scripts.benchmarks import accuracy, experiments, ops, training
+from scripts.benchmarks import accuracy, experiments, harness, ops, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -56,6 +56,11 @@ def test_neural_processes(capsys, monkeypatch):
     assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
     assert "100 context points in" in printed and "8192 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
+
+
+def test_the_first_step_of_a_config():
+    assert harness.first_step("configs.intention.sine", "model=neural_process,preset=tiny") is None
+    assert [module.get_config(arg).axes.preset for module, arg in harness._STARTS] == 3 * ["quick"]
 
 
 def test_a_line_says_what_was_measured(capsys, monkeypatch):
