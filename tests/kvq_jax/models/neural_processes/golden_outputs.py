@@ -5,6 +5,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 
 from kvq_jax.models import Points, join
@@ -148,7 +149,8 @@ def allowed(model, context, target):
         seen.append(jnp.pad(pairs, [(0, 0)] * (pairs.ndim - 1) + [(0, others)]))
         return OPS["softmax"](query, key, value, mask=mask)
 
-    unbound(model, "judged", context, target, op=op)
+    with jax.disable_jit():  # every layer runs, and what it sees is of the program around it
+        unbound(model, "judged", context, target, op=op)
     assert len(seen) == model.num_layers
     return jnp.mean(jnp.stack(seen), axis=(0, 1, 2))
 
