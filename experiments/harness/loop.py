@@ -25,9 +25,7 @@ class TrainSettings:
     batch_size: int  # tasks per step and seed
     seed: int  # the first seed
     seeds: int  # seeds trained at once: seed, seed + 1, ...
-    size_classes: (
-        int  # classes of the sizes that batches share, where the task has a law of sizes; 0: each task its own
-    )
+    size_classes: int  # shapes for the sizes that batches share; 0: no shared sizes
     log_every: int  # steps of one compiled chunk, and of one line of metrics.jsonl
     validate_every: int
     checkpoint_every: int

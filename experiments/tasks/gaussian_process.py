@@ -6,7 +6,6 @@ context and targets.
 """
 
 import dataclasses
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -124,7 +123,8 @@ class GaussianProcess:
         """
         size_key, key = jax.random.split(key)
         if slots is None:
-            slots, size = self.law.slots, self.law.size(self.law.draw(size_key))
+            law = self.law
+            slots, size = law.slots, law.size(law.draw(size_key))
         return self.fill(self.draw(key, data, max(slots)), slots, size)
 
     def draw(self, key: jax.Array, data: None, points: int | None = None) -> Draws:
@@ -133,7 +133,7 @@ class GaussianProcess:
         `data` is not used. More points change none of the others.
         """
         uniform_key, normal_key, t_key = jax.random.split(key, 3)
-        shape = (max(self.law.slots) if points is None else points, 2)
+        shape = (max(self.max_context, self.most_targets) if points is None else points, 2)
         uniform = jax.random.uniform(uniform_key, (2 + shape[0], 2))  # one draw: they are slow to compile
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
@@ -145,15 +145,15 @@ class GaussianProcess:
 
         A size of None: all slots are points, and there are no masks.
         """
-        x, normal, noise = (None if of is None else _joined(of, slots) for of in draws[1:])
+        x, normal, noise = jax.tree.map(lambda columns: _joined(columns, slots), draws[1:])
         mask = size and jnp.concatenate([jnp.arange(held) < count for held, count in zip(slots, size)])
         covariance = self._covariance(x, draws.hyperparameters)
         y = matmul(cholesky(covariance if mask is None else _of_present(covariance, mask)), normal)
         y = y if noise is None else y + noise
         if mask is not None:
             x, y = (jnp.where(mask[:, None], of, 0) for of in (x, y))
-        halves = zip(*(jnp.split(of, [slots[0]]) if of is not None else (None, None) for of in (x, y, mask)))
-        return Task(*itertools.starmap(Points, halves), draws.hyperparameters)
+        part = lambda rows: jax.tree.map(lambda leaf: leaf[rows], Points(x, y, mask))
+        return Task(part(slice(slots[0])), part(slice(slots[0], None)), draws.hyperparameters)
 
     def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.

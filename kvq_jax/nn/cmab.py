@@ -3,13 +3,12 @@
 import functools
 from typing import Any
 
-import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
 from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Block, Op
-from kvq_jax.nn.mlp import BiasInit, KernelInit
+from kvq_jax.nn.mlp import BiasInit, KernelInit, parameter
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.ops.streaming import Stream
 
@@ -62,7 +61,7 @@ class CMAB(Block):
             return PreNormGEGLU(functools.partial(GEGLU, self.hidden, **self.inits), residual=self.residual)
 
         start, shape = nn.initializers.normal(1.0), (self.num_latents, self.features)
-        self.latents = self.param("latents", start, shape, jnp.float32)
+        self.latents = parameter(self, "latents", start, shape)
         cross_op = self.op if self.cross_op is None else self.cross_op
         self.layer_cross_attn, self.layer_cross_ff = attention(cross_op, cross=True), feed_forward()
         self.layer_latent_self_attn, self.layer_latent_ff = attention(self.op), feed_forward()

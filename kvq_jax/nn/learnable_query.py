@@ -2,14 +2,13 @@
 
 import functools
 
-import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend
 from kvq_jax.nn.mixer import Block, Mixer, Op
-from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
+from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear, parameter
 from kvq_jax.nn.multihead import SCALINGS
 
 
@@ -43,7 +42,7 @@ class LearnableQueryAttention(Block):
         width = self.num_heads * self.head_features
         linear = functools.partial(Linear, use_bias=self.use_bias, **self.inits)
         scale = choose(SCALINGS, self.scaling, "scaling")(self.head_features, self.num_heads)
-        query = scale * self.param("queries", self.query_init, (self.num_queries, width), jnp.float32)
+        query = scale * parameter(self, "queries", self.query_init, (self.num_queries, width))
         key, value = linear(width, name="key")(x), linear(width, name="value")(x)
         mixer = Mixer(self.op, (self.num_heads,), name="mixer")
         heads = attend(mixer, self.num_heads, query, key, value, mask=mask)

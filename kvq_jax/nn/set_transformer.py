@@ -24,7 +24,7 @@ from jax import Array
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend, merge_heads, split_heads
 from kvq_jax.nn.mixer import Block, Mixer, Op
-from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
+from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear, parameter
 from kvq_jax.nn.multihead import SCALINGS
 from kvq_jax.ops.streaming import Stream
 
@@ -152,7 +152,7 @@ class ISAB(SetBlock):
     @nn.compact
     def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N] -> [..., N, dim]."""
-        inducing = self.param("inducing", points_init, (1, self.num_inducing, self.dim), jnp.float32)[0]
+        inducing = parameter(self, "inducing", points_init, (1, self.num_inducing, self.dim))[0]
         return self.mab("mab_1")(x, self.mab("mab_0")(inducing, x, mask=mask))
 
 
@@ -171,7 +171,7 @@ class PMA(SetBlock):
     @nn.compact
     def __call__(self, z: Array, *, mask: Array | None = None) -> Array:
         """z [..., N, a], mask [..., N] -> [..., k, dim]."""
-        seeds = self.param("seeds", points_init, (1, self.num_seeds, self.dim), jnp.float32)[0]
+        seeds = parameter(self, "seeds", points_init, (1, self.num_seeds, self.dim))[0]
         if self.use_rff:
             z = self.rff("rff")(z)
         pooled = self.mab("mab")(seeds, z, mask=mask)

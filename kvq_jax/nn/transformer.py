@@ -134,10 +134,11 @@ class TransformerEncoder(Block):
             heads_init="fused",
         )
         layers = [build(name=f"layer_{index}") for index in range(self.num_layers)]
-        # With a position each layer has a cache of its own.
-        apply = traced_once(layers[0], num_keys=num_keys) if position is None and layers else None
+        apply = traced_once(layers, num_keys=num_keys)
         for index, layer in enumerate(layers):
-            x = apply(layer, x, mask=mask) if apply else layer(x, mask=mask, num_keys=num_keys, position=position)
+            # With a position each layer has a cache of its own.
+            cached = position is not None
+            x = layer(x, mask=mask, num_keys=num_keys, position=position) if cached else apply(layer, x, mask=mask)
             if index and self.copy_layers and self.is_initializing():
                 first = self.get_variable("params", "layer_0")
                 self.put_variable("params", f"layer_{index}", jax.tree.map(jnp.copy, first))

@@ -12,6 +12,7 @@ from kvq_jax.models.neural_processes.conditioning import in_blocks
 from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
 from kvq_jax.models.points import Points
 from kvq_jax.nn import CMAB, Op
+from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.stack import traced_once
 
 
@@ -34,13 +35,13 @@ class CMANP(LevelProcess):
     def setup(self):
         super().setup()
         shape = self.num_latents, self.features
-        self.latents = self.param("latents", nn.initializers.normal(1.0), shape, jnp.float32)
+        self.latents = parameter(self, "latents", nn.initializers.normal(1.0), shape)
         fields = dict(cross_op=self.cross_op, **self.sizes())
         self.encoder = [CMAB(self.num_block_latents, **fields) for _ in range(self.num_layers)]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
-        points, apply = self.embedder(context.x, context.y), traced_once(self.encoder[0])
+        points, apply = self.embedder(context.x, context.y), traced_once(self.encoder)
         return self._stack(lambda i, latents: apply(self.encoder[i], latents, points, mask=context.mask))
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:

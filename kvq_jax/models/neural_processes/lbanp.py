@@ -20,6 +20,7 @@ from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
 from kvq_jax.models.points import Points
 from kvq_jax.models.torch_names import mlp_names
 from kvq_jax.nn import MLP, Op
+from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.perceiver import PerceiverBlock
 from kvq_jax.nn.stack import traced_once
 
@@ -84,7 +85,7 @@ class LevelProcess(NeuralProcess):
 
     def decode(self, levels: Sequence[tuple[jax.Array, jax.Array | None]], target_x: jax.Array) -> jax.Array:
         """Encodings of the targets [..., M, features], each on its own."""
-        rows, apply = self.query_embedder(target_x), traced_once(self.decoder[0])
+        rows, apply = self.query_embedder(target_x), traced_once(self.decoder)
         for layer, (level, mask) in zip(self.decoder, levels, strict=True):
             rows = apply(layer, rows, level, mask=mask)
         return self.norm(rows)
@@ -129,7 +130,7 @@ class EQTNP(LevelProcess):
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
         """num_layers times rows [..., N, features] with the mask of the context."""
         levels = [self.embedder(context.x, context.y)]
-        apply = traced_once(self.encoder[0]) if self.encoder else None
+        apply = traced_once(self.encoder)
         for layer in self.encoder:
             levels.append(apply(layer, levels[-1], mask=context.mask))
         return [(level, context.mask) for level in levels]
@@ -159,13 +160,13 @@ class LBANP(LevelProcess):
     def setup(self):
         super().setup()
         shape = self.num_latents, self.features
-        self.latents = self.param("latents", nn.initializers.normal(1.0), shape, jnp.float32)
+        self.latents = parameter(self, "latents", nn.initializers.normal(1.0), shape)
         self.encoder = [LatentLayer(functools.partial(PerceiverBlock, **self.sizes())) for _ in range(self.num_layers)]
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
         points, latents, levels = self.embedder(context.x, context.y), self.latents, []
-        apply = traced_once(self.encoder[0])
+        apply = traced_once(self.encoder)
         for layer in self.encoder:
             latents = apply(layer, latents, points, mask=context.mask)
             levels.append((latents, None))
