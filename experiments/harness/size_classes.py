@@ -4,6 +4,9 @@ The published protocols draw N context points and M targets for each batch. A co
 slots. One shape for all sizes wastes most of its work, and one for each size is a thousand programs. A few classes,
 chosen for the law of (N, M), come near to the least work: a step draws a size and computes in the cheapest class that
 holds it. Masks hide the slots that are empty.
+
+A model that reads context and targets alike takes all N + M points in one array, the context first. Its classes are of
+(N, N + M), the law `of_points`: fewer of them waste less, since the sum varies less than its parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Slots = tuple[int, int]  # of context and targets
-Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets
+Slots = tuple[int, int]  # of context and targets, or of context and all points
+Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets, or all points
+Costs = tuple[float, float]  # of a slot of either kind
 _CANDIDATES = 20  # numbers of slots that are tried in each direction
 
 
@@ -22,18 +26,18 @@ class Law(NamedTuple):
     """The L sizes that a protocol draws, and how often."""
 
     context: np.ndarray  # [L]
-    target: np.ndarray  # [L]
+    target: np.ndarray  # [L]; in the law of_points all points
     probability: np.ndarray  # [L], sums to 1
+
+    @property
+    def of_points(self) -> "Law":
+        """The law of (N, N + M)."""
+        return self._replace(target=self.context + self.target)
 
     @property
     def slots(self) -> Slots:
         """Slots that hold every size."""
         return int(self.context.max()), int(self.target.max())
-
-    @property
-    def points(self) -> float:
-        """The expected number of points, N + M."""
-        return float((self.context + self.target) @ self.probability)
 
     def draw(self, key: jax.Array) -> jax.Array:
         """The index of a size, []."""
@@ -50,12 +54,14 @@ class SizeClasses(NamedTuple):
 
     law: Law
     classes: tuple[Slots, ...]
+    costs: Costs = (1.0, 1.0)
 
     @property
     def waste(self) -> float:
-        """Expected slots over expected points; 1 is none."""
-        slots = np.sum(self.classes, 1)[self._of_size()]
-        return float(slots @ self.law.probability / self.law.points)
+        """Expected cost of the slots over that of the points there are; 1 is none."""
+        slots, points = np.asarray(self.classes)[self._of_size()], np.stack(self.law[:2], 1)
+        spent, needed = (self.law.probability @ held @ self.costs for held in (slots, points))
+        return float(spent / needed)
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -128,8 +134,8 @@ class Sizes(NamedTuple):
     fill: Callable[[Any, Slots, Size | None], Any]
 
 
-def choose_classes(law: Law, count: int) -> SizeClasses:
-    """At most `count` classes, one at least, with few expected slots.
+def choose_classes(law: Law, count: int, costs: Costs = (1.0, 1.0)) -> SizeClasses:
+    """At most `count` classes, one at least, of little expected cost.
 
     One class after the other is added, each the best beside the others; after each, all are exchanged for better ones
     until there are none.
@@ -141,7 +147,7 @@ def choose_classes(law: Law, count: int) -> SizeClasses:
         [np.searchsorted(known, values) for known, values in zip(candidates, law)], list(map(len, candidates))
     )
     law_of_slots = Law(*slots.T, np.bincount(least, law.probability, len(slots)))
-    cost = np.where(_holds(slots, law_of_slots), slots.sum(1, keepdims=True), np.inf)  # [candidates, candidates]
+    cost = np.where(_holds(slots, law_of_slots), (slots @ costs)[:, None], np.inf)  # [candidates, candidates]
     chosen = [len(slots) - 1]  # the largest of both
 
     def best_beside(others: Sequence[int]) -> int:
@@ -155,7 +161,7 @@ def choose_classes(law: Law, count: int) -> SizeClasses:
             for place in range(1, len(chosen)):
                 chosen[place] = best_beside(chosen[:place] + chosen[place + 1 :])
     classes = {tuple(map(int, slots[index])) for index in chosen}
-    return SizeClasses(law, tuple(sorted(classes, key=lambda of: (sum(of), of))))
+    return SizeClasses(law, tuple(sorted(classes, key=lambda of: (np.dot(of, costs), of))), costs)
 
 
 def _holds(slots: np.ndarray, law: Law) -> np.ndarray:

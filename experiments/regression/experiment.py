@@ -26,9 +26,10 @@ from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.size_classes import Sizes, choose_classes
 from experiments.regression.fit import check_fit
 from experiments.regression.measures import measures, oracle, over_counts, predictor, programs
-from experiments.tasks import TASKS, sampling
+from experiments.tasks import TASKS
 from experiments.tasks.pixels import Pixels
 from kvq_jax.models import MODELS, Points
 
@@ -111,8 +112,8 @@ def regression(
       facts: Experiment.facts.
       size_classes: of the batches, where the task has a law of sizes; 0: each task has a size of its own.
     """
-    init = initialiser(model, task, data["train"])
     shapes = jax.eval_shape(task.sample, jax.random.key(0), data["train"])
+    init = initialiser(model, task, data["train"])
     check_fit(model, init, shapes, [group[-1] for group in programs(counts)])
 
     def evaluate(variables, test, key):
@@ -126,8 +127,8 @@ def regression(
 
         return over_tasks(of_task, key, evaluation.tasks, evaluation.batch_size)
 
-    sample, sizes = sampling(task, size_classes)
-    return Experiment(init, sample, mean_loss(model), evaluate, examples, data, facts or {}, sizes)
+    trained = training(model, task, size_classes)
+    return Experiment(init, evaluate=evaluate, examples=examples, data=data, facts=facts or {}, **trained)
 
 
 def initialiser(model: nn.Module, task: Any, data: Any) -> Callable:
@@ -140,11 +141,23 @@ def initialiser(model: nn.Module, task: Any, data: Any) -> Callable:
     return init
 
 
-def mean_loss(model: nn.Module) -> Callable:
-    """Experiment.loss: the mean of the model's own loss over the tasks of a batch."""
+def training(model: nn.Module, task: Any, size_classes: int) -> dict[str, Any]:
+    """Experiment.sample, loss and sizes. The loss is the mean of the model's own over the tasks of a batch.
 
+    With size classes, if the task has a law of sizes, a model with a `loss_of_points` takes all points in one array.
+    """
+    if not size_classes or not hasattr(task, "law"):
+        return dict(sample=task.sample, loss=_mean(model, "loss"), sizes=None)
+    forms = {"loss": (task.law, task.fill), "loss_of_points": (task.law.of_points, task.fill_points)}
+    method = "loss_of_points" if hasattr(model, "loss_of_points") else "loss"
+    law, fill = forms[method]
+    sizes = Sizes(choose_classes(law, size_classes, model.slot_costs), fill)
+    return dict(sample=task.draw, loss=_mean(model, method), sizes=sizes)
+
+
+def _mean(model: nn.Module, method: str) -> Callable:
     def loss(variables, batch, key):
-        return model.apply(variables, batch.context, batch.target, key=key, method="loss").mean(), ({}, {})
+        return model.apply(variables, batch.context, batch.target, key=key, method=method).mean(), ({}, {})
 
     return loss
 

@@ -1,6 +1,6 @@
 """Samplers of tasks, with what is known of their truth, whatever paper they come from."""
 
-from experiments.tasks.base import Task, has_oracle, marginals, oracle_log_likelihood, sampling
+from experiments.tasks.base import Task, has_oracle, marginals, oracle_log_likelihood
 from experiments.tasks.gaussian_process import GaussianProcess
 from experiments.tasks.kabsch import Kabsch
 from experiments.tasks.pixels import Pixels

@@ -5,21 +5,21 @@ A sampler is a frozen dataclass whose fields are the config's `task` section. It
     sample(key, data) -> Task           pure, of fixed shapes: numbers of points vary by mask. data: of a split, or None
     picture(key, data) -> Task          optional: the same function, with targets that can be drawn
     law                                 optional: the law of numbers of points that the tasks of a batch may share, with
-    draw(key, data), fill(draws, slots, size)    sample() in two parts: what is random, and the Task in so many slots
+    draw(key, data)                     what is random in a task;
+    fill(draws, slots, size)            the Task in slots of context and targets, and
+    fill_points(draws, slots, size)     in slots of context and all points: the target holds the context first
     data() -> {split: arrays}           optional: the sampler's own data, of the splits train, validation and test
     answers(task) -> {method: [M, dy]}  optional: predictions in closed form, of methods that are told what to learn
     oracle(task, x, mask)               optional: the MultivariateNormal law of targets of one output, given the truth
     exact                               with oracle(): whether the targets are drawn from this law
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from experiments.harness.size_classes import Sizes, choose_classes
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
 from kvq_jax.models.points import Points
 
@@ -30,13 +30,6 @@ class Task(NamedTuple):
     context: Points
     target: Points
     truth: Any = None  # what oracle() or answers() must know of the function, and no model sees
-
-
-def sampling(sampler: Any, size_classes: int) -> tuple[Callable, Sizes | None]:
-    """Experiment.sample and Experiment.sizes: with size classes, if the sampler has a law of sizes."""
-    if not size_classes or not hasattr(sampler, "law"):
-        return sampler.sample, None
-    return sampler.draw, Sizes(choose_classes(sampler.law, size_classes), sampler.fill)
 
 
 def has_oracle(sampler: Any) -> bool:

@@ -6,6 +6,7 @@ context and targets.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -29,7 +30,7 @@ class Hyperparameters(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The random numbers of one function. The columns are for context and targets."""
+    """The random numbers of one function. The columns are for context and targets, or the first is for all points."""
 
     hyperparameters: Hyperparameters
     x: jax.Array  # [P, 2]
@@ -128,12 +129,12 @@ class GaussianProcess:
         return self.fill(self.draw(key, data, max(slots)), slots, size)
 
     def draw(self, key: jax.Array, data: None, points: int | None = None) -> Draws:
-        """What is random in a function of up to `points` points of context and as many targets; None: of any size.
+        """What is random in a function of up to `points` points in each column; None: of any size.
 
         `data` is not used. More points change none of the others.
         """
         uniform_key, normal_key, t_key = jax.random.split(key, 3)
-        shape = (max(self.max_context, self.most_targets) if points is None else points, 2)
+        shape = (self.max_points if points is None else points, 2)
         uniform = jax.random.uniform(uniform_key, (2 + shape[0], 2))  # one draw: they are slow to compile
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
@@ -145,15 +146,28 @@ class GaussianProcess:
 
         A size of None: all slots are points, and there are no masks.
         """
-        x, normal, noise = jax.tree.map(lambda columns: _joined(columns, slots), draws[1:])
         mask = size and jnp.concatenate([jnp.arange(held) < count for held, count in zip(slots, size)])
+        points = self._function(draws, lambda columns: _joined(columns, slots), mask)
+        part = lambda rows: jax.tree.map(lambda leaf: leaf[rows], points)
+        return Task(part(slice(slots[0])), part(slice(slots[0], None)), draws.hyperparameters)
+
+    def fill_points(self, draws: Draws, slots: Slots, size: Size | None) -> Task:
+        """The function in arrays of `slots` for the context and all points, of sizes N and N + M.
+
+        The target holds all points, of which the first N are the context. A size of None: all slots are points.
+        """
+        there = size and [jnp.arange(held) < count for held, count in zip(slots, size)]
+        points = self._function(draws, lambda columns: columns[: slots[1], :1], there and there[1])
+        context = Points(points.x[: slots[0]], points.y[: slots[0]], there and there[0])
+        return Task(context, points, draws.hyperparameters)
+
+    def _function(self, draws: Draws, rows: Callable, mask: jax.Array | None) -> Points:
+        """Values at some rows (columns [P, 2] -> [n, 1]) of what was drawn. Absent points are 0."""
+        x, normal, noise = jax.tree.map(rows, draws[1:])
         covariance = self._covariance(x, draws.hyperparameters)
         y = matmul(cholesky(covariance if mask is None else _of_present(covariance, mask)), normal)
         y = y if noise is None else y + noise
-        if mask is not None:
-            x, y = (jnp.where(mask[:, None], of, 0) for of in (x, y))
-        part = lambda rows: jax.tree.map(lambda leaf: leaf[rows], Points(x, y, mask))
-        return Task(part(slice(slots[0])), part(slice(slots[0], None)), draws.hyperparameters)
+        return Points(x, y) if mask is None else Points(*(jnp.where(mask[:, None], of, 0) for of in (x, y)), mask)
 
     def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
         """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.

@@ -30,6 +30,8 @@ from kvq_jax.nn.mixer import Block
 class Regressor(Block):
     """The interface. A model defines `__call__`; the number of outputs is that of the context."""
 
+    slot_costs = (1.0, 1.0)  # as NeuralProcess has them
+
     def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> jax.Array:
         """Context [..., N] and target_x [..., M, dx] -> prediction [..., M, dy], each target on its own.
 

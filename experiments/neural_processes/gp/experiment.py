@@ -14,8 +14,8 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.harness.size_classes import choose_classes
-from experiments.regression.experiment import initialiser, mean_loss
-from experiments.tasks import has_oracle, oracle_log_likelihood, sampling
+from experiments.regression.experiment import initialiser, training
+from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
 from kvq_jax.models import Points, family
 
@@ -46,8 +46,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
-    sample, sizes = sampling(task, config.train.size_classes)
-    classes = sizes.classes if sizes else choose_classes(task.law, 1)
+    classes = choose_classes(task.law, config.train.size_classes)  # of the evaluation
 
     def evaluate(variables, test, key):
         def of_function(task_key, draws, slots, size):
@@ -80,8 +79,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return _examples(task, evaluation, predict, key)
 
-    init, loss = initialiser(model, task, None), mean_loss(model)
-    return Experiment(init, sample, loss, evaluate, examples, NO_DATA, sizes=sizes)
+    trained = training(model, task, config.train.size_classes)
+    return Experiment(initialiser(model, task, None), evaluate=evaluate, examples=examples, data=NO_DATA, **trained)
 
 
 def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, key: jax.Array) -> dict[str, jax.Array]:

@@ -7,6 +7,11 @@
 Contexts and targets are `Points` with the same leading dimensions. A masked point is an absent point, and no context at
 all is allowed. Losses and likelihoods are of each task: the caller takes the mean over a batch.
 
+Training has a second form, in models whose loss reads context and targets alike. All points are in one array, the
+context first, so that an array of few slots holds any numbers of both:
+
+    loss = model.apply(variables, context, points, key=key, method="loss_of_points")                # the same loss
+
 A context can be remembered once and queried many times:
 
     memory = model.apply(variables, context, key=key, method="remember")
@@ -47,6 +52,8 @@ class NeuralProcess(Block):
 
     likelihood = "marginal"
 
+    slot_costs = (1.0, 1.0)  # of a slot of the context beside one of the targets, or of the points, in training
+
     dim_y: int = 1
 
     def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
@@ -54,7 +61,10 @@ class NeuralProcess(Block):
         raise NotImplementedError
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """The training loss of each task, [...]: here the mean negative log-likelihood of the targets."""
+        """The training loss of each task, [...]: here the mean negative log-likelihood of the targets.
+
+        Models that define `loss_of_points` compute it by `loss_of_points(context, join(context, target))`.
+        """
         return -self.log_likelihood(context, target, key=key)
 
     def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:

@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 from kvq_jax.models.neural_processes import conditional, predictive
 from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
-from kvq_jax.models.points import Points, join, whole_mask
+from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.nn import set_mean
 
 TORCH_NAMES = conditional.TORCH_NAMES
@@ -71,17 +71,16 @@ class BNP(EncoderDecoder):
         representations, extra = (self.read(part, target_x) for part in memory)
         return predictive.mixture(*self.decode(representations, target_x, extra))
 
-    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """-mean log p_base - mean log mean_k p_k over the N + M points of context and target, [...]."""
-        return self.train_loss(context, target, draw(need_key(key, type(self).__name__), self.train_samples, context))
+    def loss_of_points(self, context: Points, points: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-mean log p_base - mean log mean_k p_k over all points, [...]."""
+        return self.train_loss(context, points, draw(need_key(key, type(self).__name__), self.train_samples, context))
 
     def predict(self, context: Points, target_x: jax.Array, draws: Draws) -> Distribution:
         """`__call__` with given draws."""
         return predictive.mixture(*self._bootstrapped(context, target_x, draws, self.encode(context, target_x)))
 
-    def train_loss(self, context: Points, target: Points, draws: Draws) -> jax.Array:
-        """`loss` with given draws."""
-        points = join(context, target)
+    def train_loss(self, context: Points, points: Points, draws: Draws) -> jax.Array:
+        """`loss_of_points` with given draws."""
         representations = self.encode(context, points.x)
         base = predictive.factorised(*self.decode(representations, points.x))
         mixed = predictive.mixture(*self._bootstrapped(context, points.x, draws, representations))

@@ -5,7 +5,7 @@ from numpyro.distributions import Distribution
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
-from kvq_jax.models.points import Points, join
+from kvq_jax.models.points import Points
 
 TORCH_NAMES = renamings(enc1="encoder", enc2="pooling", dec="decoder")
 
@@ -20,9 +20,9 @@ class CNP(Streamed):
         """A factorised distribution; see NeuralProcess."""
         return predictive.factorised(*self.decode(self.encode(context, target_x), target_x))
 
-    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """-mean log p over the N + M points of context and target, [...]."""
-        return -self.log_likelihood(context, join(context, target))
+    def loss_of_points(self, context: Points, points: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-mean log p over all points, [...]."""
+        return -self.log_likelihood(context, points)
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         return predictive.factorised(*self.decode(self.read(memory, target_x), target_x))

@@ -14,7 +14,7 @@ import jax
 
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess
-from kvq_jax.models.points import Points
+from kvq_jax.models.points import Points, join
 from kvq_jax.models.torch_names import Renaming, mlp_names
 from kvq_jax.nn import Op
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
@@ -56,6 +56,14 @@ class EncoderDecoder(NeuralProcess):
     def setup(self):
         self.encoder, self.pooling = self._encoder(), self._pool(self._summary_features())
         self.decoder = Decoder(2 * self.dim_y, self.hidden, self.decoder_depth, **self._inits())
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The loss over the N + M points of context and target, [...]; see `loss_of_points`."""
+        return self.loss_of_points(context, join(context, target), key=key)
+
+    def loss_of_points(self, context: Points, points: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The loss [...] over all points of a task, its context among them, as published."""
+        raise NotImplementedError
 
     def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Context [..., N] -> r [..., M or 1, hidden] at target_x [..., M, dx], and s [..., 1, *]."""

@@ -14,7 +14,7 @@ from flax.core import FrozenDict
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
-from kvq_jax.models.points import Points, join
+from kvq_jax.models.points import Points
 from kvq_jax.names import choose
 from kvq_jax.nn import Op
 
@@ -61,17 +61,16 @@ class NP(Streamed):
         noise = self._noise(self.eval_samples, target_x, key)
         return self._mixture(*self.read(memory, target_x), target_x, noise)
 
-    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """-bound(log p(y of context and target)) / (N + M), [...]."""
-        return self.train_loss(context, target, self._noise(self.train_samples, context.x, key))
+    def loss_of_points(self, context: Points, points: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """-bound(log p(y of all points)) / (N + M), [...]."""
+        return self.train_loss(context, points, self._noise(self.train_samples, context.x, key))
 
     def predict(self, context: Points, target_x: jax.Array, noise: jax.Array) -> dist.Distribution:
         """`__call__` with z = mu + sigma noise, noise [K, ..., latent]."""
         return self._mixture(*self.encode(context, target_x), target_x, noise)
 
-    def train_loss(self, context: Points, target: Points, noise: jax.Array) -> jax.Array:
-        """`loss` with z = mu + sigma noise, noise [K, ..., latent]."""
-        points = join(context, target)
+    def train_loss(self, context: Points, points: Points, noise: jax.Array) -> jax.Array:
+        """`loss_of_points` with z = mu + sigma noise, noise [K, ..., latent]."""
         representation, summary = self.encode(context, points.x)
         prior, posterior = self.z_given(summary), self.z_given(self.pooling(points.x, points.y, mask=points.mask))
         z = reparametrised(posterior, noise)

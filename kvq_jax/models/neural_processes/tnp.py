@@ -71,14 +71,23 @@ def unknown(x: jax.Array, dim_y: int) -> Points:
     return Points(x, jnp.zeros((*x.shape[:-1], dim_y), x.dtype))
 
 
-# Name -> (context, targets) -> the points of the loss. 'all' is published for the wheel bandit.
-LOSS_POINTS = {"targets": lambda context, target: target, "all": join}
+# Name -> (points, which of them are context) -> the points of the loss. 'all' is published for the wheel bandit.
+LOSS_POINTS = {
+    "targets": lambda points, seen: points._replace(mask=whole_mask(points) & ~seen),
+    "all": lambda points, seen: points,
+}
+
+
+def first_rows(context: Points, points: Points) -> jax.Array:
+    """Which of the points [..., n] are context, [..., n]: of the first rows those that the context's mask has."""
+    seen = whole_mask(context)
+    return jnp.pad(seen, [(0, 0)] * (seen.ndim - 1) + [(0, points.x.shape[-2] - seen.shape[-1])])
 
 
 class MarginalProcess(TransformerProcess):
     """TNP-D and TNP-A: a predictor reads a normal distribution for each point from its encoding.
 
-    A model defines `judged`, and may define `taught`.
+    A model defines `judged`, and its loss by `_loss_of`.
 
     `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published; for bounded deviations (EMNIST)
     'softplus' and 0.05.
@@ -96,25 +105,22 @@ class MarginalProcess(TransformerProcess):
         """The encodings that predict the outputs: of context [..., N, features] and targets [..., M, features]."""
         raise NotImplementedError
 
-    def taught(self, target: Points, key: jax.Array | None) -> Points:
-        """The targets as the loss shows them to `judged`."""
-        return target
-
     def moments(self, encoded: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Encodings [..., features] -> mean and standard deviation [..., dim_y]."""
         return predictive.moments(self.predictor(encoded), self.std_map, self.std_floor)
-
-    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """The mean negative log-likelihood of the targets, [...]; with loss_points='all' of all points."""
-        keys = (None, None) if key is None else jax.random.split(key)
-        of_context, of_target = self.judged(self.dropped(context, keys[0]), self.taught(target, keys[1]))
-        points = choose(LOSS_POINTS, self.loss_points, "loss_points")
-        return -self._mean_log_prob(points(context._replace(x=of_context), target._replace(x=of_target)))
 
     def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """log p(target.y | context) / M of each task, [...]."""
         _, encoded = self.judged(context, target)
         return self._mean_log_prob(target._replace(x=encoded))
+
+    def _loss_of(self, encoded: jax.Array, points: Points, context: Points) -> jax.Array:
+        """The mean negative log-likelihood [...] of the points that `loss_points` names, the first of them the context.
+
+        encoded [..., n, features] predicts the n points.
+        """
+        judged = choose(LOSS_POINTS, self.loss_points, "loss_points")(points, first_rows(context, points))
+        return -self._mean_log_prob(judged._replace(x=encoded))
 
     def _mean_log_prob(self, points: Points) -> jax.Array:
         """Of points whose x are encodings."""
@@ -126,12 +132,26 @@ class MarginalProcess(TransformerProcess):
 class TNPD(MarginalProcess):
     """TNP-D: each target on its own given the context. The predictive distribution is factorised."""
 
+    slot_costs = (0.1, 1.0)  # context points are keys beside
+
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """Independent(Normal) with batch [..., M], event [dim_y]."""
         return predictive.factorised(*self.moments(self.encode(context, target_x)[1]))
 
     def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
         return self.encode(context, target.x)
+
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """The mean negative log-likelihood of the targets, [...]; with loss_points='all' of all points."""
+        return self.loss_of_points(context, join(context, target), key=key)
+
+    def loss_of_points(self, context: Points, points: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """See NeuralProcess: one token for each point."""
+        seen, size = first_rows(context, points), context.x.shape[-2]
+        y = self.dropped(context, key).y
+        y = jnp.concatenate([y, jnp.zeros_like(points.y[..., size:, :])], -2)
+        tokens = self.embedder(points.x, jnp.where(seen[..., None], y, 0))
+        return self._loss_of(self.encoder(tokens, mask=context.mask, num_keys=size), points, context)
 
 
 class TNPA(MarginalProcess):
@@ -147,6 +167,7 @@ class TNPA(MarginalProcess):
     """
 
     likelihood = "joint"
+    slot_costs = (1.0, 2.0)
 
     samples: int = 50
     permute: bool = True
@@ -162,7 +183,14 @@ class TNPA(MarginalProcess):
         encoded = self.encoder(tokens, mask=there[..., None, :] & visible, num_keys=size + total)
         return encoded[..., :size, :], encoded[..., size + total :, :]
 
+    def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """As TNP-D's; the targets that are seen have `teacher_noise`."""
+        drop_key, noise_key = (None, None) if key is None else jax.random.split(key)
+        encoded = self.judged(self.dropped(context, drop_key), self.taught(target, noise_key))
+        return self._loss_of(jnp.concatenate(encoded, -2), join(context, target), context)
+
     def taught(self, target: Points, key: jax.Array | None) -> Points:
+        """The targets as the loss shows them to `judged`."""
         if not self.teacher_noise:
             return target
         noise = jax.random.normal(need_key(key, "teacher_noise"), target.y.shape, target.y.dtype)

@@ -69,13 +69,22 @@ def curve(count, placement, chunks=2):
 
 
 def test_classes_of_a_law_by_hand():
-    assert (LAW.slots, LAW.points) == ((2, 3), pytest.approx(0.4 * 2 + 0.35 * 3 + 0.25 * 4))
-    assert choose_classes(LAW, 1) == SizeClasses(LAW, ((2, 3),)) and choose_classes(LAW, 1).waste == pytest.approx(
-        5 / 2.85
-    )
+    assert LAW.slots == (2, 3)
+    points = 0.4 * 2 + 0.35 * 3 + 0.25 * 4
+    assert choose_classes(LAW, 1) == SizeClasses(LAW, ((2, 3),))
+    assert choose_classes(LAW, 1).waste == pytest.approx(5 / points)
     two = choose_classes(LAW, 2)
     assert two.classes == ((2, 1), (2, 3)) and two.waste == pytest.approx((0.75 * 3 + 0.25 * 5) / 2.85)
     assert choose_classes(LAW, 9).classes == ((1, 1), (2, 1), (1, 3), (2, 3))  # all sizes, and the class of all
+
+
+def test_classes_of_all_points_in_one_array_by_hand():
+    """N + M = 2, 3, 4; where the context costs nothing, the classes follow the points alone."""
+    law = LAW.of_points
+    np.testing.assert_array_equal(np.stack(law[:2]), [[1, 2, 1], [2, 3, 4]])
+    assert choose_classes(law, 9).classes == ((1, 2), (1, 4), (2, 3), (2, 4))
+    free = choose_classes(law, 2, (0.0, 1.0))
+    assert free.classes == ((1, 2), (2, 4)) and free.waste == pytest.approx((0.4 * 2 + 0.6 * 4) / 2.85)
 
 
 def test_more_classes_waste_less_and_hold_every_size():

@@ -56,8 +56,9 @@ def test_the_law_of_sizes_is_that_of_the_protocol():
     """N uniform, and M uniform on what N leaves: every pair by hand, and the sizes that tasks have."""
     law = {(int(n), int(m)): p for n, m, p in zip(*GP.law)}
     assert law == pytest.approx({(n, m): 1 / 44 / (47 - n) for n in range(3, 47) for m in range(3, 50 - n)})
-    assert GP.law.slots == (46, 46) and GP.law.points == pytest.approx(24.5 + 13.75)
+    assert GP.law.slots == (46, 46) and sum(GP.law.probability @ of for of in GP.law[:2]) == pytest.approx(38.25)
     assert choose_classes(GP.law, 12).waste < 1.25 < choose_classes(GP.law, 1).waste
+    assert choose_classes(GP.law.of_points, 6).waste < 1.2
     tasks = batch(GP, 4000)
     drawn = [np.asarray(points.mask).sum(-1) for points in tasks[:2]]
     bins = dict(bins=8, range=[(2.5, 46.5)] * 2)
@@ -80,6 +81,22 @@ def test_more_slots_change_no_point(t_scale):
             np.testing.assert_array_equal(points.x[:count], expected.x)
             np.testing.assert_allclose(points.y[:count], expected.y, atol=1e-5)
             assert not points.x[count:].any() and not points.y[count:].any()
+
+
+@pytest.mark.parametrize("t_scale", [(0.0, 0.0), (0.0, 0.15)])
+def test_all_points_in_one_array(t_scale):
+    """The context is the first rows of the points, and more slots change no point."""
+    task, size = dataclasses.replace(GP, t_scale=t_scale), (9, 14)
+    draws = task.draw(jax.random.key(4), None)
+    whole = task.fill_points(draws, size, None)
+    assert whole.context.mask is None and whole.target.mask is None and whole.target.x.shape == (14, 1)
+    for slots in ((12, 24), (9, 49)):
+        sampled = task.fill_points(draws, slots, tuple(map(jnp.asarray, size)))
+        for points, held, count in zip(sampled, slots, size):
+            np.testing.assert_array_equal(points.mask, np.arange(held) < count)
+            np.testing.assert_array_equal(points.x[:count], whole.target.x[:count])
+            np.testing.assert_allclose(points.y[:count], whole.target.y[:count], atol=1e-5)
+        np.testing.assert_array_equal(sampled.context.y, sampled.target.y[: slots[0]])
 
 
 def by_hand(kernel, d, h):

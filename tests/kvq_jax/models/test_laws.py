@@ -217,6 +217,19 @@ def test_a_row_says_what_it_is(name):
     hash(row.cls())
 
 
+@pytest.mark.parametrize("name", [name for name, row in MODELS.items() if hasattr(row.cls, "loss_of_points")])
+def test_all_points_in_one_array_have_the_same_loss(name):
+    """Slots of the context hold a target, slots of the points nothing: the numbers are those of separate arrays."""
+    variables, scores, _, _ = row(name)
+    context, target = masked(points(N), np.arange(N) < 4), points(M, seed=2)
+    held = [np.concatenate([first[:4], second, np.full_like(first[:2], 7.0)]) for first, second in zip(context, target)]
+    together = Points(*held[:2], np.arange(4 + M + 2) < 4 + M)
+    first = Points(together.x[:N], together.y[:N], context.mask)
+    model = narrow(MODELS[name])
+    found = jax.jit(functools.partial(model.apply, method="loss_of_points"))(variables, first, together, key=KEY)
+    close(found, scores(variables, context, target)["loss"])
+
+
 def test_a_row_added_at_run_time_obeys_the_laws(monkeypatch):
     from kvq_jax.models import NeuralProcessRegressor
 

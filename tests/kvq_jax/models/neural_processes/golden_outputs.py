@@ -34,8 +34,8 @@ def draws_of(inputs):
 
 
 def train_loss(model, inputs):
-    draws = draws_of(inputs)
-    return (model.train_loss if draws else model.loss)(*sides(inputs), *draws).mean()
+    draws, (context, target) = draws_of(inputs), sides(inputs)
+    return (model.train_loss(context, join(context, target), *draws) if draws else model.loss(context, target)).mean()
 
 
 def of_sides(log_likelihood, inputs, suffix=""):
@@ -85,7 +85,7 @@ def of_np(model, inputs):
         return latent.OBJECTIVES[name](values, z, of_z["eval"], of_z["train"])
 
     of_point = model.predict(context, x, noise["eval"]).log_prob(y)
-    one = functools.partial(unbound, model, "train_loss", context, target, noise["train"][:1])
+    one = functools.partial(unbound, model, "train_loss", context, join(context, target), noise["train"][:1])
     return {
         "denc": pooled(representation),
         **prefixed("pz_", moments(of_z["eval"])),

@@ -54,7 +54,7 @@ def shapes(model, dim_x):
 def both(model, context, target, draws):
     """Moments of the prediction, [2, ..., M, dy], and the loss, [...]."""
     prediction = model.predict(context, target.x, *draws) if draws else model(context, target.x, target.mask)
-    loss = model.train_loss(context, target, *draws) if draws else model.loss(context, target)
+    loss = model.train_loss(context, join(context, target), *draws) if draws else model.loss(context, target)
     return jnp.stack([prediction.mean, prediction.variance]), loss
 
 
@@ -184,7 +184,7 @@ def test_bounds_without_targets():
     def outputs(model):
         mixed = model.predict(context, context.x, noise).component_distribution
         losses = [
-            model.clone(objective=name).apply(variables, context, target, noise, method="train_loss")
+            model.clone(objective=name).apply(variables, context, join(context, target), noise, method="train_loss")
             for name in ("importance", "elbo")
         ]
         return mixed.log_prob(context.y[:, None]).sum(0), losses
@@ -301,7 +301,7 @@ def test_the_elbo_is_the_likelihood_less_the_divergence():
         z = latent.reparametrised(given_both, noise)
         decoded = model.decode((model.encode(context, both.x)[0], z[..., None, :]), both.x)
         of_z = [(of.base_dist.loc, of.base_dist.scale) for of in (given_context, given_both)]
-        return *of_z, decoded, model.train_loss(context, target, noise)
+        return *of_z, decoded, model.train_loss(context, both, noise)
 
     found = jax.jit(nn.apply(parts, model))(variables, context, target, noise)
     (p_mean, p_std), (q_mean, q_std), (mean, std), loss = jax.tree.map(np.float64, found)
