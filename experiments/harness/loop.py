@@ -11,7 +11,7 @@ import numpy as np
 from experiments.harness.checkpoints import Checkpoints
 from experiments.harness.errors import Diverged
 from experiments.harness.experiment import PyTree
-from experiments.harness.placement import Placement
+from experiments.harness.placement import Placement, wait_for_all
 from experiments.harness.progress import Reporter
 from experiments.harness.run_directory import RunDirectory
 from experiments.harness.step import Program, TrainState
@@ -90,8 +90,11 @@ def train(
         directory.drop_metrics_after(step)
     clock = _Clock(record.wall_time_s)
     with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
+        if step < settings.steps:
+            chunk = program.chunk.lower(state, data["train"]).compile()
+            wait_for_all("compiled")
         while step < settings.steps:
-            state, metrics = program.chunk(state, data["train"])
+            state, metrics = chunk(state, data["train"])
             metrics = jax.device_get(metrics)
             _check_finite(metrics["loss"], step, latest)
             record.step = step = step + settings.log_every

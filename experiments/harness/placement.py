@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from orbax.checkpoint import multihost
 
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
 _AXIS = "devices"
+_PATIENCE_MS = 3_600_000  # how long processes wait for the slowest
 _ALONG, _WHOLE = PartitionSpec(_AXIS), PartitionSpec()
 # placement -> (uses every device, split of the seeds, split of the batch, whether a device takes its seeds in turn)
 _PLACEMENTS = {
@@ -100,9 +101,12 @@ def initialize_hosts() -> None:
 
 
 def wait_for_all(moment: str) -> None:
-    """Blocks each process of a multi-host run until all have reached the `moment`."""
+    """Blocks each process of a multi-host run until all have reached the `moment`, which has a name of its own.
+
+    Collectives on CPUs give up after 30 seconds, so that processes wait here before their first one, however long.
+    """
     if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(moment)
+        multihost.get_barrier_sync_fn()(key=moment, timeout_ms=_PATIENCE_MS)
 
 
 def shares_of_cores(workers: int | None = None) -> list[set[int]]:
