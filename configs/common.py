@@ -8,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from kvq_jax import models
+from kvq_jax.fields import fields_of
 from kvq_jax.names import choose, unknown
 from kvq_jax.ops import OPERATORS
 
@@ -19,7 +20,6 @@ _LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alph
 _FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
 _STEADY = dict(schedule="constant", warmup_steps=0, decay_begin=0, decay_steps=1, decay_rate=1.0)
 _STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
-_OF_FLAX = ("parent", "name")  # fields that flax.linen adds to every module
 
 
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def section(cls: type, *given: str, **changes: Any) -> dict[str, Any]:
     The fields `given` are no part of the config, since the experiment sets them. Raises ValueError for a change of an
     unknown field, with the nearest, and for a field without a default that is not changed.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in _OF_FLAX}
+    fields = fields_of(cls)
     for name in changes:
         choose(fields, name, f"field of {cls.__name__}")
     defaults = {name: _default(cls, field) for name, field in fields.items() if name not in (*changes, *given)}

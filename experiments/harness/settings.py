@@ -4,19 +4,16 @@ A section holds every field of one dataclass or Flax module, also those with def
 An unknown key, a missing field and a value of the wrong type are errors that name the key.
 """
 
-import dataclasses
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flax import linen as nn
 from flax.core import FrozenDict
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
+from kvq_jax.fields import fields_of
 from kvq_jax.names import unknown
-
-_OF_FLAX = ("parent", "name")  # the fields that flax.linen adds to every module
 
 
 def choose(table: Mapping[str, Any], name: str, where: str) -> Any:
@@ -51,12 +48,6 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
         return cls(**values, **given)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def fields_of(cls: type) -> dict[str, dataclasses.Field]:
-    """The fields of a dataclass or linen module that a config section sets, by name."""
-    skipped = _OF_FLAX if issubclass(cls, nn.Module) else ()
-    return {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in skipped}
 
 
 def build_named(table: Mapping[str, Any], section: Mapping[str, Any], where: str, **given: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from experiments.harness import settings, weights
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import PyTree
+from kvq_jax.fields import fields_of
 from kvq_jax.models import MODELS, IntentionANP, IntentionCMANP, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes import cmanp, latent, lbanp, tnp
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
@@ -114,7 +115,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     or too few, or of another shape.
     """
     renamings, cls = settings.choose(TORCH_NAMES, name, "model"), MODELS[name].cls
-    defaults = {field: given.default for field, given in settings.fields_of(cls).items()}
+    defaults = {field: given.default for field, given in fields_of(cls).items()}
     for field in changes:
         if field not in defaults:
             raise UserError(unknown(f"field of {name}", field, defaults))

@@ -127,11 +127,10 @@ def _protocol_line(model: str, preset: str, budget_s: float) -> str:
     config, published = configured(model, preset, "protocol"), PUBLISHED_MS["protocol"]
     experiment = training.build(config)
     flops, parts = _expected_flops(experiment, config), []
-    shares = shares_of_cores()
-    for cores in (shares[:1], shares):
-        seconds, rate = _measured_on(cores, model, preset, "protocol", budget_s)
-        theirs = published.get(len(cores), {}).get(model)
-        share = f"{flops / seconds / rate:9.0%}" if len(cores) == 1 else ""
+    (alone, rate), (on_each, _) = _on_cores(model, preset, "protocol", budget_s)
+    for cores, seconds in ((1, alone), (len(shares_of_cores()), on_each)):
+        theirs = published.get(cores, {}).get(model)
+        share = f"{flops / seconds / rate:9.0%}" if seconds is alone else ""
         ours = f"{1e3 * seconds:{10 if share else 11}.1f}"
         parts.append(ours + share + (f"{theirs:11.1f}{theirs / (1e3 * seconds):7.2f}" if theirs else " " * 18))
     return f"{model:16}{experiment.sizes.classes.waste:6.2f}{flops / 1e9:7.2f}" + "".join(parts)
@@ -149,7 +148,7 @@ def _fixed_line(model: str, preset: str, rate: float, budget_s: float) -> str:
     trainers = [trainer(model, preset, seeds, _STEPS, placement) for seeds, placement in cases]
     times = timing.interleaved([each.run for each in trainers], _TURNS, 3 * budget_s)
     per_seed = [timing.seconds(times, case) / _STEPS / seeds for case, (seeds, _) in enumerate(cases)]
-    per_seed.append(_measured_on(shares_of_cores(), model, preset, "fixed", budget_s)[0])
+    per_seed.append(_on_cores(model, preset, "fixed", budget_s)[1][0])
     flops = trainers[0].compiled.cost_analysis()["flops"]  # the body of a loop counts once
     published = PUBLISHED_MS["fixed"][2].get(model)
     beside = "".join(f"{published / (1e3 * seconds):8.2f}" for seconds in per_seed) if published else ""
@@ -160,30 +159,33 @@ def _fixed_line(model: str, preset: str, rate: float, budget_s: float) -> str:
     )
 
 
-def _measured_on(
-    shares: Sequence[set[int]], model: str, preset: str, setting: str, budget_s: float
-) -> tuple[float, float]:
-    """Seconds of a step of a seed, over the shares of cores, each of which trains one in a process of its own.
+def _on_cores(model: str, preset: str, setting: str, budget_s: float) -> list[tuple[float, float]]:
+    """Seconds of a step of a seed on one core alone; and on each core, over their number.
 
-    Beside them is the mean rate of matrix products of those processes.
+    Each core trains a seed in a process of its own. Beside the seconds is the mean rate of matrix products in it.
     """
     code = f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {setting!r}, {budget_s})"
     start = functools.partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     processes = []
-    for cores in shares:
+    for cores in shares_of_cores():
         with on_cores(cores):
             processes.append(start([sys.executable, "-c", code]))
     for process in processes:
         process.stdout.readline()  # it is ready
+    measured = []
+    for told in (processes[:1], processes):
+        for process in told:
+            print(file=process.stdin, flush=True)
+        found = [tuple(map(float, process.stdout.readline().split())) for process in told]
+        seconds, rate = map(statistics.mean, zip(*found))
+        measured.append((seconds / len(told), rate))
     for process in processes:
-        print(file=process.stdin, flush=True)
-    found = [tuple(map(float, process.communicate()[0].split())) for process in processes]
-    seconds, rate = map(statistics.mean, zip(*found))
-    return seconds / len(shares), rate
+        process.communicate()
+    return measured
 
 
 def train_when_told(model: str, preset: str, setting: str, budget_s: float) -> None:
-    """Compiles, says so on standard output, waits for a line on standard input, and prints what it measures.
+    """Compiles, says so on standard output, and for each line on standard input prints what it measures.
 
     That are the seconds of a step, and the rate of matrix products.
     """
@@ -191,9 +193,9 @@ def train_when_told(model: str, preset: str, setting: str, budget_s: float) -> N
     run = trainer(model, preset, 1, steps, setting=setting).run
     jax.block_until_ready(run())
     print("ready", flush=True)
-    sys.stdin.readline()
-    seconds = timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / steps
-    print(seconds, matmul_rate(budget_s))
+    for _ in sys.stdin:
+        seconds = timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / steps
+        print(seconds, matmul_rate(budget_s), flush=True)
 
 
 def _built(model: str, preset: str):

@@ -18,10 +18,11 @@ from configs import common
 from experiments.harness.launch import split_evaluation
 from experiments.harness.loop import TrainSettings
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.settings import build, check_sections, fields_of
+from experiments.harness.settings import build, check_sections
 from experiments.harness.size_classes import choose_classes
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
+from kvq_jax.fields import fields_of
 from kvq_jax.models import CLASSIFIERS, MODELS, TARGET_REGRESSORS, WEIGHT_REGRESSORS, SetAnomalyDetector
 from kvq_jax.nn import ENCODERS
 from kvq_jax.ops import OPERATORS
