@@ -6,6 +6,8 @@ chosen for the law of (N, M), come near to the least work: a step draws a size a
 holds it. Masks hide the slots that are empty.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -45,10 +47,75 @@ class Law(NamedTuple):
         return jnp.asarray(self.context)[index], jnp.asarray(self.target)[index]
 
 
+@dataclasses.dataclass(frozen=True)
+class UniformLaw:
+    """N uniform among consecutive numbers, then M uniform in a range that depends on it: a Law drawn by arithmetic.
+
+    A program holds one number for each N, where Law has three for each size: of 1600 points there are a million sizes.
+
+    Attributes:
+      min_context: the least N.
+      min_targets: the least M, whatever N is.
+      most_targets: the largest M beside min_context, min_context + 1, ... context points.
+    """
+
+    min_context: int
+    min_targets: int
+    most_targets: tuple[int, ...]
+
+    @property
+    def slots(self) -> Slots:
+        """Slots that hold every size."""
+        return self.min_context + len(self.most_targets) - 1, max(self.most_targets)
+
+    @property
+    def points(self) -> float:
+        """The expected number of points, N + M."""
+        context = self.min_context + (len(self.most_targets) - 1) / 2
+        return context + (self.min_targets + np.mean(self.most_targets)) / 2
+
+    @property
+    def context(self) -> np.ndarray:
+        return self._table.context
+
+    @property
+    def target(self) -> np.ndarray:
+        return self._table.target
+
+    @property
+    def probability(self) -> np.ndarray:
+        return self._table.probability
+
+    def draw(self, key: jax.Array) -> jax.Array:
+        """The index of a size, []."""
+        of_context, of_target = jax.random.split(key)
+        row = jax.random.randint(of_context, (), 0, len(self.most_targets))
+        before = jnp.asarray(self._before, jnp.int32)
+        return jax.random.randint(of_target, (), before[row], before[row + 1])
+
+    def size(self, index: jax.Array) -> Size:
+        """The size with an index [...]."""
+        before = jnp.asarray(self._before, jnp.int32)
+        row = jnp.searchsorted(before, index, side="right").astype(jnp.int32) - 1
+        return self.min_context + row, self.min_targets + index - before[row]
+
+    @property
+    def _before(self) -> np.ndarray:
+        """The number of sizes with fewer context points, and of all, [len(most_targets) + 1]."""
+        return np.cumsum([0, *(most - self.min_targets + 1 for most in self.most_targets)])
+
+    @functools.cached_property
+    def _table(self) -> Law:
+        counts = np.diff(self._before)
+        row = np.repeat(np.arange(len(counts)), counts)
+        target = self.min_targets + np.arange(len(row)) - self._before[row]
+        return Law(self.min_context + row, target, 1 / (len(counts) * counts[row]))
+
+
 class SizeClasses(NamedTuple):
     """The classes of a law: slots, the cheapest first. The last class holds every size."""
 
-    law: Law
+    law: Law | UniformLaw
     classes: tuple[Slots, ...]
 
     @property
@@ -68,33 +135,38 @@ class SizeClasses(NamedTuple):
         The size is None where the class has one size, which fills its slots: no masks are needed. The key must not
         depend on a mapped axis: `vmap` would compute every class.
         """
-        of_size = self._of_size()
+        of_size, sizes = self._of_size(), np.stack([self.law.context, self.law.target], 1)
 
-        def branch(number: int, slots: Slots) -> Callable[[jax.Array], Any]:
-            sizes = {(int(n), int(m)) for n, m in np.stack(self.law[:2], 1)[of_size == number]}
-            return lambda index: function(slots, None if sizes == {slots} else self.law.size(index))
+        def branch(number: int, slots: Slots) -> Callable[[Size], Any]:
+            members = sizes[of_size == number]
+            full = len(members) and np.all(members == slots)
+            return lambda size: function(slots, None if full else size)
 
-        index = self.law.draw(key)
+        size = self.law.size(self.law.draw(key))
+        held = jnp.all(jnp.asarray(self.classes) >= jnp.stack(size), 1)
         branches = [branch(number, slots) for number, slots in enumerate(self.classes)]
-        return jax.lax.switch(jnp.asarray(of_size)[index], branches, index)
+        return jax.lax.switch(jnp.argmax(held), branches, size)
 
     def map(
         self,
         function: Callable[[jax.Array, Any, Slots, Size], Any],
-        draw: Callable[[jax.Array], Any],
+        draw: Callable[..., Any],
         key: jax.Array,
         tasks: int,
         batch_size: int,
+        given: Any = (),
     ) -> Any:
         """function(key, draw(key), slots, size) of each of `tasks` tasks, with a size of its own: leaves [tasks, ...].
 
-        `key` must be known when the program is traced: tasks of one class are computed together, at most `batch_size`
-        at once. What is left of the smaller classes is computed in the largest.
+        With `given`, a tuple of leaves [tasks, ...], it is draw(key, *given of the task). `key` must be known when the
+        program is traced: tasks of one class are computed together, at most `batch_size` at once. What is left of the
+        smaller classes is computed in the largest.
         """
         with jax.ensure_compile_time_eval():
             keys = jax.random.split(key, tasks)
             drawn = np.asarray(jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys))
-        random = jax.lax.map(draw, keys, batch_size=batch_size)  # once: random numbers are slow to compile
+        # Once: random numbers are slow to compile.
+        random = jax.lax.map(lambda task: draw(*task), (keys, *given), batch_size=batch_size)
         number, last = self._of_size()[drawn], len(self.classes) - 1
         for smaller in range(last):
             members = np.flatnonzero(number == smaller)
@@ -128,17 +200,18 @@ class Sizes(NamedTuple):
     fill: Callable[[Any, Slots, Size | None], Any]
 
 
-def choose_classes(law: Law, count: int) -> SizeClasses:
+def choose_classes(law: Law | UniformLaw, count: int) -> SizeClasses:
     """At most `count` classes, one at least, with few expected slots.
 
     One class after the other is added, each the best beside the others; after each, all are exchanged for better ones
     until there are none.
     """
-    candidates = [_quantiles(values, law.probability) for values in law[:2]]
+    sides = law.context, law.target
+    candidates = [_quantiles(values, law.probability) for values in sides]
     slots = np.stack(np.meshgrid(*candidates, indexing="ij"), -1).reshape(-1, 2)
     # The law of the least candidate that holds a size: to the classes the size and the candidate are the same.
     least = np.ravel_multi_index(
-        [np.searchsorted(known, values) for known, values in zip(candidates, law)], list(map(len, candidates))
+        [np.searchsorted(known, values) for known, values in zip(candidates, sides)], list(map(len, candidates))
     )
     law_of_slots = Law(*slots.T, np.bincount(least, law.probability, len(slots)))
     cost = np.where(_holds(slots, law_of_slots), slots.sum(1, keepdims=True), np.inf)  # [candidates, candidates]
@@ -158,7 +231,7 @@ def choose_classes(law: Law, count: int) -> SizeClasses:
     return SizeClasses(law, tuple(sorted(classes, key=lambda of: (sum(of), of))))
 
 
-def _holds(slots: np.ndarray, law: Law) -> np.ndarray:
+def _holds(slots: np.ndarray, law: Law | UniformLaw) -> np.ndarray:
     """Whether slots [K, 2] hold the sizes of a law, [K, L]."""
     return (slots[:, :1] >= law.context) & (slots[:, 1:] >= law.target)
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from experiments.harness.size_classes import Law, Size, Slots
-from experiments.tasks.base import Task
+from experiments.tasks.base import Task, student_noise
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.ops import kernels
 from kvq_jax.ops.linalg import cholesky, matmul
@@ -137,7 +137,7 @@ class GaussianProcess:
         uniform = jax.random.uniform(uniform_key, (2 + shape[0], 2))  # one draw: they are slow to compile
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
-        noise = None if self.exact else self._student(t_key, shape)
+        noise = None if self.exact else student_noise(t_key, self.t_scale, self.t_freedom, shape)
         return Draws(hyperparameters, _within(self.position, uniform[2:]), jax.random.normal(normal_key, shape), noise)
 
     def fill(self, draws: Draws, slots: Slots, size: Size | None) -> Task:
@@ -173,11 +173,6 @@ class GaussianProcess:
         """K [n, n] of y at x [n, 1]."""
         signal = hyperparameters.scale**2 * KERNELS[self.kernel](x, x, hyperparameters)
         return signal + self.noise**2 * jnp.eye(len(x))
-
-    def _student(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        scale_key, noise_key = jax.random.split(key)
-        scale = _within(self.t_scale, jax.random.uniform(scale_key, shape))
-        return scale * jax.random.t(noise_key, self.t_freedom, shape)
 
 
 def _gamma(hyperparameters: Hyperparameters) -> jax.Array:
