@@ -97,9 +97,9 @@ def _decoded(files: ImageFiles, count: int, size: int, crop: bool) -> np.ndarray
 
     console, starts = Console(stderr=True), range(0, count, _CHUNK)
     with ThreadPoolExecutor() as pool:  # Pillow decodes and resizes without the interpreter's lock
-        done, told = pool.map(decode, starts), f"decoding {count:,} images of {files.name}"
-        for _ in track(done, told, total=len(starts), console=console, disable=not console.is_terminal):
-            pass
+        done, what = pool.map(decode, starts), f"decoding {count:,} images of {files.name}"
+        for _ in track(done, what, total=len(starts), console=console, disable=not console.is_terminal):
+            pass  # raises what `decode` raised
     return decoded
 
 

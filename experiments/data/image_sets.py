@@ -53,7 +53,7 @@ def load(
       source: 'archive', the original files in `data_dir`; 'tfds', prepared data; 'digits'.
       size: pixels along each side.
       crop: take the central square of an image that is not square. Without, it is distorted, as published.
-      validation_images: held out, the last of those to train on.
+      validation_images: held out, the last of those to train on (of EMNIST's, which are shuffled once, always alike).
       seen: (first, last): EMNIST is trained on classes first to last - 1; not used by the others.
 
     Raises DataError, one line, for unknown names, sizes that the images cannot give, classes that are not there, no
@@ -94,18 +94,16 @@ def _labelled(asked: _Asked) -> Loaded:
 
 
 def _emnist(asked: _Asked) -> Loaded:
-    """Classes by whether they are seen. The training images are shuffled once: in a re-split those of a class may
-    follow each other, and then the last of them are no sample."""
     first, last = asked.seen
     if not 0 <= first < last <= emnist.CLASSES:
         raise DataError(f"seen={asked.seen}: EMNIST has classes 0 to {emnist.CLASSES - 1}, and some must be trained on")
     data = emnist.load(asked.source, asked.data_dir)
-    train, test = [
-        fields["image"][(first <= fields["label"]) & (fields["label"] < last)] for fields in (data.train, data.test)
-    ]
-    unseen = data.test["image"][(data.test["label"] < first) | (data.test["label"] >= last)]
+    trained, known = ((first <= fields["label"]) & (fields["label"] < last) for fields in (data.train, data.test))
+    train, test = data.train["image"][trained], data.test["image"]
+    # A re-split may have the images of a class in a row; the last of them would be no sample to validate on.
     train = train[np.random.default_rng(0).permutation(len(train))]
-    return data.name, _grey(train, asked.size), {"seen": _grey(test, asked.size), "unseen": _grey(unseen, asked.size)}
+    parts = {"seen": test[known], "unseen": test[~known]}
+    return data.name, _grey(train, asked.size), {part: _grey(images, asked.size) for part, images in parts.items()}
 
 
 def _celeba(asked: _Asked) -> Loaded:
