@@ -1,7 +1,7 @@
 """Image completion: CMANP paper, Section 4.1, Table 3; Intention beside the published models.
 
-    python -m experiments.run --config configs/neural_processes/images.py:model=cmanp,data=emnist,preset=quick --data_dir DATA
-    python -m scripts.sweep --config configs/neural_processes/images.py:data=emnist,preset=quick --data_dir DATA     # all models
+    python -m experiments.run --config configs/neural_processes/images.py:model=cmanp,preset=quick     # digits
+    python -m scripts.sweep --config configs/neural_processes/images.py:data=emnist,preset=quick --data_dir DATA
 
 `paper` is the published protocol: 200 epochs, all test images, 5 seeds, 128 latents. `quick` has the published widths
 and depths, fewer steps, smaller batches, fewer latents and samples. data=digits, scikit-learn's 8x8 digits, needs no

@@ -28,7 +28,7 @@ TABLE4 = {
     "cmanp_and": {"rbf": (1.48, 0.03), "matern": (0.96, 0.01)},
 }
 
-# CMANP paper, Table 3: model -> (data, part) -> log-likelihood summed over channels, and its deviation over 5 seeds. Where
+# CMANP paper, Table 3: model -> (data, part) -> log-likelihood, summed over channels, and its std over 5 seeds. Where
 # a row has nothing, the model did not fit into the memory of a GPU of 12 or 16 GB; the sources print no other reason.
 _IMAGES = ("celeba32", "test"), ("celeba64", "test"), ("celeba128", "test"), ("emnist", "seen"), ("emnist", "unseen")
 _TABLE3 = {

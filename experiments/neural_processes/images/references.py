@@ -31,7 +31,7 @@ class Pixelwise(NamedTuple):
 
 
 def pixelwise(images: np.ndarray, floor: float) -> Pixelwise:
-    """Of images [n, height, width, channels] uint8, as y. `floor` is the least standard deviation: borders are black."""
+    """Of images [n, height, width, channels] uint8, as y. `floor` is the least std: some pixels are always black."""
     total = square = np.zeros(images.shape[1:], np.float64)
     for first in range(0, len(images), _CHUNK):
         y = images[first : first + _CHUNK] / 255 - CENTRE

@@ -41,6 +41,17 @@ def log_likelihood(result: Result | None, metric: str) -> Cell:
     return measured(result.metrics.get(f"trained/{metric}") if result else None)
 
 
+def title(result: Result) -> str:
+    """'CNP on emnist, protocol code'."""
+    return f"{MODELS[result.axes['model']].label} on {result.axes['data']}, protocol {result.axes['protocol']}"
+
+
+def parts(result: Result) -> list[str]:
+    """The parts of the test images that a result is judged on, in order."""
+    found = (name.split("/") for name in result.metrics)
+    return sorted(part for phase, part, what in found if (phase, what) == ("trained", "target"))
+
+
 def kind(model: str) -> str:
     """The likelihood that a model is measured by: 'marginal' or 'joint'."""
     return MODELS[model].cls.likelihood
@@ -80,23 +91,24 @@ def table3(results: Sequence[Result]) -> Table | None:
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its likelihoods on each part, by number of observed pixels, beside the references' and the paper's."""
     (result,) = results
-    model, data = result.axes["model"], result.axes["data"]
-    parts = sorted(name.split("/")[1] for name in result.metrics if name.startswith("trained/") and name.endswith("/target"))
+    model, data, counts = result.axes["model"], result.axes["data"], result.config["evaluation"]["counts"]
+    own = parts(result)
     reference = "reference_gp_joint" if kind(model) == "joint" else "reference_gp"
     names = {"target": "targets", "context": "context", "bits_per_dim": "bits per dimension"}
-    names |= {f"target@{count}": f"targets, {count} observed" for count in result.config["evaluation"]["counts"]}
+    names |= {f"target@{count}": f"targets, {count} observed" for count in counts}
     names |= {"reference_pixelwise": "Gaussian of each pixel", reference: "Gaussian process"}
-    rows = [(name, [log_likelihood(result, f"{part}/{metric}") for part in parts]) for metric, name in names.items()]
-    rows.append(("the paper", [printed(TABLE3, model, (data, part)) for part in parts]))
-    told = _facts([(result, part) for part in parts])
+    rows = [(name, [log_likelihood(result, f"{part}/{metric}") for part in own]) for metric, name in names.items()]
+    rows.append(("the paper", [printed(TABLE3, model, (data, part)) for part in own]))
+    told = _facts([(result, part) for part in own])
+    by_count = several(result.metrics[f"trained/{part}/target@{counts[0]}"]["n"] for part in own)
     caption = (
         f"Log-likelihood per pixel, summed over channels, over {told['n']} images of a part of "
-        f"{result.content['facts']['data']}; preset {told['preset']}, protocol {result.axes['protocol']}, "
-        f"{result.steps} steps of {result.config['train']['batch_size']} images. After so many observed pixels: "
-        f"{result.metrics[f'trained/{parts[0]}/target@' + str(result.config['evaluation']['counts'][0])]['n']} images, "
-        "the same targets for all. Bits: lower is better; a density, not the length of a code."
+        f"{result.content['facts']['data']}; {result.steps} steps of {result.config['train']['batch_size']} images. "
+        f"After so many observed pixels: {by_count} images, the same targets for all. Bits: lower is better; of a "
+        "density, not the length of a code."
     )
-    return Table(f"{MODELS[model].label} on {data}", ["likelihood of", *parts], rows, caption, error="±", facts=told)
+    heading = f"{title(result)}, preset {result.preset}"
+    return Table(heading, ["log-likelihood", *own], rows, caption, error="±", facts=told)
 
 
 def _block(cells: Cells, likelihood: str) -> list[tuple[str, list]]:
