@@ -192,7 +192,9 @@ def bits_per_dim(log_likelihood: jax.Array, channels: int) -> jax.Array:
 
 def _chosen(key: jax.Array, images: int, count: int) -> jax.Array:
     """The numbers of `count` of the images, or of all, if there are not more."""
-    return jnp.arange(images) if count >= images else without_replacement(key, images, count)
+    if count >= images:
+        return jnp.arange(images)
+    return without_replacement(jax.random.fold_in(key, 2), images, count)
 
 
 def _check(task: ImageCompletion, model: nn.Module, evaluation: Evaluation, shape: tuple[int, int, int]) -> None:

@@ -20,7 +20,7 @@ from kvq_jax.ops.linalg import cholesky, matmul
 
 LENGTHS = tuple(np.geomspace(0.05, 5, 21).tolist())  # of an image from -1 to 1
 NOISES = tuple(np.geomspace(1e-3, 1, 13).tolist())  # standard deviations, over the scale
-_CHUNK = 1000  # images that are summed at once
+_CHUNK = 100  # images that are summed at once
 
 
 class Pixelwise(NamedTuple):
@@ -32,13 +32,13 @@ class Pixelwise(NamedTuple):
 
 def pixelwise(images: np.ndarray, floor: float) -> Pixelwise:
     """Of images [n, height, width, channels] uint8, as y. `floor` is the least std: some pixels are always black."""
-    total = square = np.zeros(images.shape[1:], np.float64)
+    total = square = np.zeros(images.shape[1:], np.int64)
     for first in range(0, len(images), _CHUNK):
-        y = images[first : first + _CHUNK] / 255 - CENTRE
-        total, square = total + y.sum(0), square + np.square(y).sum(0)
-    mean = total / len(images)
-    std = np.sqrt(np.maximum(square / len(images) - mean**2, 0))
-    return Pixelwise(mean.astype(np.float32), np.maximum(std, floor).astype(np.float32))
+        values = images[first : first + _CHUNK].astype(np.int32)
+        total, square = total + values.sum(0), square + np.square(values).sum(0)
+    mean, square = total / len(images) / 255, square / len(images) / 255**2
+    std = np.sqrt(np.maximum(square - mean**2, 0))
+    return Pixelwise((mean - CENTRE).astype(np.float32), np.maximum(std, floor).astype(np.float32))
 
 
 def pixelwise_log_likelihood(reference: Pixelwise, target: Points) -> jax.Array:
