@@ -117,6 +117,7 @@ def train(
     seed: int = 0,
     seeds: int = 1,
     placement: str = "single",
+    micro_batches: int = 1,
     size_classes: int = 0,
     select: str = "last",
 ) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.image_class_sources import SOURCES, SPLITS, Classes, Source
+from experiments.data.image_files import readable
 from kvq_jax.names import unknown
 
 
@@ -118,13 +119,8 @@ def _split(classes: Classes, size: int, channels: int) -> Split:
 
 def _pixels(image: Path | np.ndarray, size: int, channels: int) -> np.ndarray:
     """uint8 [size, size, channels] of a file or an array [H, W]. Pillow's bilinear filter averages where it shrinks."""
-    try:
-        with Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as opened:
-            resized = opened.convert({1: "L", 3: "RGB"}[channels])
-            if resized.size != (size, size):
-                resized = resized.resize((size, size), Image.Resampling.BILINEAR)
-            return np.asarray(resized).reshape(size, size, channels)
-    except FileNotFoundError as error:
-        raise DataError(f"no image {image}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{image}: not an image that can be read: {first_line(error)}") from error
+    with readable(image), Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(image) as opened:
+        resized = opened.convert({1: "L", 3: "RGB"}[channels])
+        if resized.size != (size, size):
+            resized = resized.resize((size, size), Image.Resampling.BILINEAR)
+        return np.asarray(resized).reshape(size, size, channels)

@@ -4,8 +4,11 @@ Preparing stores the examples in a shuffled order, so the same seed draws other 
 Images are decoded one by one (60,000 of MNIST: about ten seconds).
 """
 
+import contextlib
 import os
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +23,14 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
     Raises DataError, at once, for data that is not prepared (with the command that prepares it), not in a format
     that can be read without TensorFlow, unreadable, or prepared with a limit on the number of examples.
     """
+    folder, builder = opened(manifest, data_dir)
+    with readable(folder, manifest, data_dir):
+        splits = {ours: _read(builder, theirs, manifest) for ours, theirs in manifest.tfds["splits"].items()}
+    return checked(manifest.quote, splits, manifest.image_shapes, folder)
+
+
+def opened(manifest: Manifest, data_dir: str | None) -> tuple[pathlib.Path, Any]:
+    """The folder of the newest prepared version, and its builder. Raises DataError as `load` does."""
     import tensorflow_datasets as tfds  # half a second: only where it is used
 
     # The folder is searched here because tfds itself may ask the network about data that it does not find.
@@ -33,9 +44,15 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
         )
 
     folder = max(found, key=lambda folder: tfds.core.Version(folder.name))
+    with readable(folder, manifest, data_dir):
+        return folder, tfds.builder(builder_name, version=folder.name, data_dir=root)
+
+
+@contextlib.contextmanager
+def readable(folder: pathlib.Path, manifest: Manifest, data_dir: str | None) -> Iterator[None]:
+    """What fails within while the data in `folder` are read is raised as a DataError of one line."""
     try:
-        builder = tfds.builder(builder_name, version=folder.name, data_dir=root)
-        splits = {ours: _read(builder, theirs, manifest) for ours, theirs in manifest.tfds["splits"].items()}
+        yield
     except NotImplementedError as error:
         raise DataError(
             f"{folder}: this TFDS data can only be read with TensorFlow; delete it and prepare it with "
@@ -43,7 +60,6 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
         ) from error
     except Exception as error:  # tfds, protobuf, array_record and pillow each raise errors of their own
         raise DataError(f"{folder}: cannot read this TFDS data: {first_line(error)}") from error
-    return checked(manifest.quote, splits, manifest.image_shapes, folder)
 
 
 def recipe(manifest: Manifest, data_dir: str | None) -> str:

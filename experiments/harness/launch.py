@@ -120,7 +120,8 @@ def _training(
     settings = build(TrainSettings, config.train, "config.train")
     evaluation, own = split_evaluation(config.evaluation)
     optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
-    placement = build_placement(config.train.placement, seeds=settings.seeds, batch_size=settings.batch_size)
+    parts = dict(batch_size=settings.batch_size, micro_batches=settings.micro_batches)
+    placement = build_placement(config.train.placement, seeds=settings.seeds, **parts)
     experiment = module.build(config, own, options.data_dir)
     _check_model(experiment)
     if settings.size_classes and not experiment.sizes:
@@ -130,7 +131,7 @@ def _training(
         experiment,
         optimizer,
         placement,
-        batch_size=settings.batch_size,
+        **parts,
         chunk_steps=settings.log_every,
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,

@@ -25,6 +25,7 @@ class TrainSettings:
     batch_size: int  # tasks per step and seed
     seed: int  # the first seed
     seeds: int  # seeds trained at once: seed, seed + 1, ...
+    micro_batches: int  # equal parts of a batch whose gradients are added up, one in memory at a time; 1: the whole
     size_classes: int  # shapes for the sizes that batches share; 0: no shared sizes
     log_every: int  # steps of one compiled chunk, and of one line of metrics.jsonl
     validate_every: int
@@ -33,9 +34,19 @@ class TrainSettings:
     select: str  # the state that is evaluated at the end: last or best (by validation loss)
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "seeds", "log_every", "validate_every", "checkpoint_every"):
+        for name in (
+            "steps",
+            "batch_size",
+            "micro_batches",
+            "seeds",
+            "log_every",
+            "validate_every",
+            "checkpoint_every",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_size % self.micro_batches:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batches={self.micro_batches}")
         if self.size_classes < 0:
             raise ValueError(f"size_classes must be at least 0, got {self.size_classes}")
         for name in ("steps", "validate_every", "checkpoint_every"):

@@ -76,15 +76,16 @@ class Placement:
         return run
 
 
-def build_placement(name: str, *, seeds: int, batch_size: int) -> Placement:
-    """The placement `name` over the devices at hand.
+def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: int = 1) -> Placement:
+    """The placement `name` over the devices at hand. What is split is a batch, or each of its micro-batches.
 
     Raises:
-      ConfigError: an unknown name, or seeds or batch_size not divisible by the number of devices.
+      ConfigError: an unknown name, or seeds or tasks not divisible by the number of devices.
     """
     spread, along_seeds, along_batch, in_turn = choose(_PLACEMENTS, name, "config.train.placement")
     devices = jax.devices() if spread else jax.local_devices()[:1]
-    for what, size, spec in (("seeds", seeds, along_seeds), ("batch_size", batch_size, along_batch)):
+    tasks = "batch_size" if micro_batches == 1 else "batch_size / micro_batches"
+    for what, size, spec in (("seeds", seeds, along_seeds), (tasks, batch_size // micro_batches, along_batch)):
         if spec == _ALONG and size % len(devices):
             raise ConfigError(
                 f"config.train.{what}: {size} is not divisible by the {len(devices)} devices of placement {name!r}"

@@ -121,14 +121,15 @@ class moved_into:
         return self._file
 
     def __exit__(self, kind, value, trace):
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.chmod(self._name, 0o644)
-        if kind is None:
-            os.replace(self._name, self._path)
-        else:
-            os.unlink(self._name)
+        try:
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            if kind is None:
+                os.chmod(self._name, 0o644)
+                os.replace(self._name, self._path)
+        finally:  # a full disk, too, leaves nothing behind
+            Path(self._name).unlink(missing_ok=True)
 
 
 def _unused(path: Path) -> Path:

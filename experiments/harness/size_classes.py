@@ -9,6 +9,8 @@ A model that reads context and targets alike takes all N + M points in one array
 (N, N + M), the law `of_points`: fewer of them waste less, since the sum varies less than its parts.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,36 +19,74 @@ import jax.numpy as jnp
 import numpy as np
 
 Slots = tuple[int, int]  # of context and targets, or of context and all points
-Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets, or all points
+Size = tuple[jax.Array, jax.Array]  # numbers of context points and targets, or of all points
 Costs = tuple[float, float]  # of a slot of either kind
 _CANDIDATES = 20  # numbers of slots that are tried in each direction
 
 
-class Law(NamedTuple):
-    """The L sizes that a protocol draws, and how often."""
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """The sizes that a protocol draws: N uniform among consecutive numbers, then M uniform in a range that N leaves.
 
-    context: np.ndarray  # [L]
-    target: np.ndarray  # [L]; in the law of_points all points
-    probability: np.ndarray  # [L], sums to 1
+    Sizes have an index, 0 to L - 1. They are drawn by arithmetic: of 1600 points there are a million sizes.
+
+    Attributes:
+      min_context: the least N.
+      min_targets: the least M, whatever N is.
+      most_targets: the largest M beside min_context, min_context + 1, ... context points.
+      in_one: the second number of a size is N + M, not M.
+    """
+
+    min_context: int
+    min_targets: int
+    most_targets: tuple[int, ...]
+    in_one: bool = False
 
     @property
     def of_points(self) -> "Law":
         """The law of (N, N + M)."""
-        return self._replace(target=self.context + self.target)
+        return dataclasses.replace(self, in_one=True)
 
     @property
     def slots(self) -> Slots:
         """Slots that hold every size."""
-        return int(self.context.max()), int(self.target.max())
+        return tuple(map(int, self.sizes.max(0)))
 
     def draw(self, key: jax.Array) -> jax.Array:
         """The index of a size, []."""
-        below = jnp.asarray(np.cumsum(self.probability)[:-1], jnp.float32)
-        return jnp.searchsorted(below, jax.random.uniform(key), side="right")
+        of_context, of_target = jax.random.split(key)
+        row = jax.random.randint(of_context, (), 0, len(self.most_targets))
+        before = jnp.asarray(self._before, jnp.int32)
+        return jax.random.randint(of_target, (), before[row], before[row + 1])
 
     def size(self, index: jax.Array) -> Size:
         """The size with an index [...]."""
-        return jnp.asarray(self.context)[index], jnp.asarray(self.target)[index]
+        before = jnp.asarray(self._before, jnp.int32)
+        row = jnp.searchsorted(before, index, side="right").astype(jnp.int32) - 1
+        context, target = self.min_context + row, self.min_targets + index - before[row]
+        return context, target + self.in_one * context
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """All sizes in order, [L, 2]."""
+        row = np.repeat(np.arange(len(self.most_targets)), self._counts)
+        context, target = self.min_context + row, self.min_targets + np.arange(len(row)) - self._before[row]
+        return np.stack([context, target + self.in_one * context], 1)
+
+    @functools.cached_property
+    def probability(self) -> np.ndarray:
+        """How often each size is drawn, [L]."""
+        return np.repeat(1 / (len(self._counts) * self._counts), self._counts)
+
+    @property
+    def _counts(self) -> np.ndarray:
+        """The number of sizes with each number of context points."""
+        return np.array(self.most_targets) - self.min_targets + 1
+
+    @property
+    def _before(self) -> np.ndarray:
+        """The number of sizes with fewer context points, and of all, [len(most_targets) + 1]."""
+        return np.cumsum([0, *self._counts])
 
 
 class SizeClasses(NamedTuple):
@@ -59,8 +99,8 @@ class SizeClasses(NamedTuple):
     @property
     def waste(self) -> float:
         """Expected cost of the slots over that of the points there are; 1 is none."""
-        slots, points = np.asarray(self.classes)[self._of_size()], np.stack(self.law[:2], 1)
-        spent, needed = (self.law.probability @ held @ self.costs for held in (slots, points))
+        slots = np.asarray(self.classes)[self._of_size()]
+        spent, needed = (self.law.probability @ held @ self.costs for held in (slots, self.law.sizes))
         return float(spent / needed)
 
     @property
@@ -76,31 +116,36 @@ class SizeClasses(NamedTuple):
         """
         of_size = self._of_size()
 
-        def branch(number: int, slots: Slots) -> Callable[[jax.Array], Any]:
-            sizes = {(int(n), int(m)) for n, m in np.stack(self.law[:2], 1)[of_size == number]}
-            return lambda index: function(slots, None if sizes == {slots} else self.law.size(index))
+        def branch(number: int, slots: Slots) -> Callable[[Size], Any]:
+            members = self.law.sizes[of_size == number]
+            full = len(members) and np.all(members == slots)
+            return lambda size: function(slots, None if full else size)
 
-        index = self.law.draw(key)
+        size = self.law.size(self.law.draw(key))
+        held = jnp.all(jnp.asarray(self.classes) >= jnp.stack(size), 1)
         branches = [branch(number, slots) for number, slots in enumerate(self.classes)]
-        return jax.lax.switch(jnp.asarray(of_size)[index], branches, index)
+        return jax.lax.switch(jnp.argmax(held), branches, size)
 
     def map(
         self,
         function: Callable[[jax.Array, Any, Slots, Size], Any],
-        draw: Callable[[jax.Array], Any],
+        draw: Callable[..., Any],
         key: jax.Array,
         tasks: int,
         batch_size: int,
+        given: Any = (),
     ) -> Any:
         """function(key, draw(key), slots, size) of each of `tasks` tasks, with a size of its own: leaves [tasks, ...].
 
-        `key` must be known when the program is traced: tasks of one class are computed together, at most `batch_size`
-        at once. What is left of the smaller classes is computed in the largest.
+        With `given`, a tuple of leaves [tasks, ...], it is draw(key, *given of the task). `key` must be known when the
+        program is traced: tasks of one class are computed together, at most `batch_size` at once. What is left of the
+        smaller classes is computed in the largest.
         """
         with jax.ensure_compile_time_eval():
             keys = jax.random.split(key, tasks)
             drawn = np.asarray(jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys))
-        random = jax.lax.map(draw, keys, batch_size=batch_size)  # once: random numbers are slow to compile
+        # Once: random numbers are slow to compile.
+        random = jax.lax.map(lambda task: draw(*task), (keys, *given), batch_size=batch_size)
         number, last = self._of_size()[drawn], len(self.classes) - 1
         for smaller in range(last):
             members = np.flatnonzero(number == smaller)
@@ -119,7 +164,7 @@ class SizeClasses(NamedTuple):
 
     def _of_size(self) -> np.ndarray:
         """The class of each size, [L]: the cheapest that holds it."""
-        return np.argmax(_holds(np.asarray(self.classes), self.law), 0)
+        return np.argmax(_holds(np.asarray(self.classes), self.law.sizes), 0)
 
 
 class Sizes(NamedTuple):
@@ -140,18 +185,18 @@ def choose_classes(law: Law, count: int, costs: Costs = (1.0, 1.0)) -> SizeClass
     One class after the other is added, each the best beside the others; after each, all are exchanged for better ones
     until there are none.
     """
-    candidates = [_quantiles(values, law.probability) for values in law[:2]]
+    candidates = [_quantiles(numbers, law.probability) for numbers in law.sizes.T]
     slots = np.stack(np.meshgrid(*candidates, indexing="ij"), -1).reshape(-1, 2)
-    # The law of the least candidate that holds a size: to the classes the size and the candidate are the same.
+    # The probability of the least candidate that holds a size: to the classes the size and the candidate are the same.
     least = np.ravel_multi_index(
-        [np.searchsorted(known, values) for known, values in zip(candidates, law)], list(map(len, candidates))
+        [np.searchsorted(known, numbers) for known, numbers in zip(candidates, law.sizes.T)], list(map(len, candidates))
     )
-    law_of_slots = Law(*slots.T, np.bincount(least, law.probability, len(slots)))
-    cost = np.where(_holds(slots, law_of_slots), (slots @ costs)[:, None], np.inf)  # [candidates, candidates]
+    probability = np.bincount(least, law.probability, len(slots))
+    cost = np.where(_holds(slots, slots), (slots @ costs)[:, None], np.inf)  # [candidates, candidates]
     chosen = [len(slots) - 1]  # the largest of both
 
     def best_beside(others: Sequence[int]) -> int:
-        return int(np.argmin(np.minimum(cost, cost[others].min(0)) @ law_of_slots.probability))
+        return int(np.argmin(np.minimum(cost, cost[others].min(0)) @ probability))
 
     while len(chosen) < count:
         chosen.append(best_beside(chosen))
@@ -164,9 +209,9 @@ def choose_classes(law: Law, count: int, costs: Costs = (1.0, 1.0)) -> SizeClass
     return SizeClasses(law, tuple(sorted(classes, key=lambda of: (np.dot(of, costs), of))), costs)
 
 
-def _holds(slots: np.ndarray, law: Law) -> np.ndarray:
-    """Whether slots [K, 2] hold the sizes of a law, [K, L]."""
-    return (slots[:, :1] >= law.context) & (slots[:, 1:] >= law.target)
+def _holds(slots: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Whether slots [K, 2] hold sizes [L, 2], [K, L]."""
+    return (slots[:, :1] >= sizes[:, 0]) & (slots[:, 1:] >= sizes[:, 1])
 
 
 def _quantiles(values: np.ndarray, probability: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ XLA program, which the placement extends to all seeds of a cell.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -93,29 +94,62 @@ def on_batch(
     return experiment.sizes.classes.switch(size_key, in_class)
 
 
+def make_gradient(
+    experiment: Experiment, micro_batches: int, constrain: Callable
+) -> Callable[..., tuple[tuple[jax.Array, dict, dict], PyTree]]:
+    """(state, batch, key) -> ((loss, metrics, collections), gradient), in equal parts of the batch, one by one.
+
+    Losses and gradients are means over tasks, so the mean over the parts is that of the batch, to rounding; the memory
+    is that of one part. Of metrics it is the mean too, and collections pass from part to part. Each part has a key of
+    its own: a model that draws draws other numbers than for the whole batch.
+    """
+
+    def of_part(state, batch, key):
+        def objective(params):
+            return experiment.loss({"params": params, **state.collections}, batch, key)
+
+        (loss, (metrics, collections)), gradient = jax.value_and_grad(objective, has_aux=True)(state.params)
+        return (loss, metrics, collections), gradient
+
+    def of_batch(state, batch, key):
+        # Every micro_batches-th task: a batch that is split over devices stays so within each part.
+        deal = lambda leaf: jnp.swapaxes(leaf.reshape(-1, micro_batches, *leaf.shape[1:]), 0, 1)
+
+        def add(carry, given):
+            part, part_key = given
+            collections, total = carry
+            found, gradient = of_part(state.replace(collections=collections), constrain(part), part_key)
+            loss, metrics, collections = found
+            return (collections, jax.tree.map(jnp.add, total, gradient)), (loss, metrics)
+
+        parts = jax.tree.map(deal, batch), jax.random.split(key, micro_batches)
+        start = state.collections, jax.tree.map(jnp.zeros_like, state.params)
+        (collections, total), found = jax.lax.scan(add, start, parts)
+        loss, metrics = jax.tree.map(lambda values: jnp.mean(values, 0), found)
+        return (loss, metrics, collections), jax.tree.map(lambda leaf: leaf / micro_batches, total)
+
+    return of_part if micro_batches == 1 else of_batch
+
+
 def make_step(
     experiment: Experiment,
     optimizer: optax.GradientTransformation,
     batch_size: int,
     constrain: Callable = lambda batch: batch,
+    micro_batches: int = 1,
 ) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
     """(state of one seed, train data, index) -> (state, named scalars). `constrain` places the batch on devices.
 
     The index is that of the step, state.step; where the state is mapped over seeds, it must be given unmapped.
     """
+    gradient_of = make_gradient(experiment, micro_batches, constrain)
 
     def step(state, data, index=None):
         index = state.step if index is None else index
-
-        def gradient_of(batch, key):
-            def objective(params):
-                return experiment.loss({"params": params, **state.collections}, batch, key)
-
-            return jax.value_and_grad(objective, has_aux=True)(state.params)
-
+        of_batch = functools.partial(gradient_of, state)
         keys = key_of(state.seed, "train", index), key_of(0, "sizes", index)
-        found, gradient = on_batch(experiment, gradient_of, data, batch_size, constrain, *keys)
-        loss, (metrics, collections) = found
+        found, gradient = on_batch(experiment, of_batch, data, batch_size, constrain, *keys)
+        loss, metrics, collections = found
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics = {"loss": loss, "gradient_norm": jnp.linalg.norm(ravel_pytree(gradient)[0]), **metrics}
         params = optax.apply_updates(state.params, updates)
@@ -133,12 +167,13 @@ def make_program(
     chunk_steps: int,
     validation_batches: int,
     evaluation_seed: int,
+    micro_batches: int = 1,
 ) -> Program:
     """The programs of a run under `placement`, compiled when first called.
 
     `evaluation_seed` fixes the tasks that all models are evaluated on.
     """
-    step = make_step(experiment, optimizer, batch_size, placement.constrain)
+    step = make_step(experiment, optimizer, batch_size, placement.constrain, micro_batches)
 
     def steps(state, given):
         data, first = given

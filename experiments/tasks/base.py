@@ -56,6 +56,13 @@ def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:
     return factorised(joint.mean[..., None], jnp.sqrt(joint.variance)[..., None])
 
 
+def student_noise(key: jax.Array, scale: tuple, freedom: float, shape: tuple[int, ...]) -> jax.Array:
+    """Noise by Student's t, times a scale that is uniform between the two of `scale` for each number."""
+    scale_key, noise_key = jax.random.split(key)
+    scales = scale[0] + (scale[1] - scale[0]) * jax.random.uniform(scale_key, shape)
+    return scales * jax.random.t(noise_key, freedom, shape)
+
+
 def first_observed(key: jax.Array, sampler: Any) -> jax.Array:
     """The mask [max_context] of a context of the first n points, n uniform in min_context..max_context."""
     n = jax.random.randint(key, (), sampler.min_context, sampler.max_context + 1)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 
 from experiments.harness.size_classes import Law, Size, Slots
-from experiments.tasks.base import Task
+from experiments.tasks.base import Task, student_noise
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.ops import kernels
 from kvq_jax.ops.linalg import cholesky, matmul
@@ -107,11 +106,8 @@ class GaussianProcess:
     @property
     def law(self) -> Law:
         """The law of N and M."""
-        context, target = np.mgrid[self.min_context : self.max_context + 1, self.min_targets : self.most_targets + 1]
-        targets = self.max_points - context - self.min_targets + 1  # numbers of targets that a context leaves
-        probability = np.where(context + target <= self.max_points, 1 / (len(context) * targets), 0)
-        there = np.nonzero(probability)
-        return Law(context[there], target[there], probability[there])
+        most = (self.max_points - context for context in range(self.min_context, self.max_context + 1))
+        return Law(self.min_context, self.min_targets, tuple(most))
 
     def sample(self, key: jax.Array, data: None, slots: Slots | None = None, size: Size | None = None) -> Task:
         """One function, its Hyperparameters as the truth; `draw` and `fill` in one.
@@ -138,7 +134,7 @@ class GaussianProcess:
         uniform = jax.random.uniform(uniform_key, (2 + shape[0], 2))  # one draw: they are slow to compile
         ranges = self.length_scale, self.scale, self.period
         hyperparameters = Hyperparameters(*map(_within, ranges, uniform[:2].ravel()))
-        noise = None if self.exact else self._student(t_key, shape)
+        noise = None if self.exact else student_noise(t_key, self.t_scale, self.t_freedom, shape)
         return Draws(hyperparameters, _within(self.position, uniform[2:]), jax.random.normal(normal_key, shape), noise)
 
     def fill(self, draws: Draws, slots: Slots, size: Size | None) -> Task:
@@ -187,11 +183,6 @@ class GaussianProcess:
         """K [n, n] of y at x [n, 1]."""
         signal = hyperparameters.scale**2 * KERNELS[self.kernel](x, x, hyperparameters)
         return signal + self.noise**2 * jnp.eye(len(x))
-
-    def _student(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        scale_key, noise_key = jax.random.split(key)
-        scale = _within(self.t_scale, jax.random.uniform(scale_key, shape))
-        return scale * jax.random.t(noise_key, self.t_freedom, shape)
 
 
 def _gamma(hyperparameters: Hyperparameters) -> jax.Array:

@@ -31,11 +31,12 @@ def program(
     experiment: Experiment, config: ConfigDict, seeds: int, chunk_steps: int, placement: str = "single"
 ) -> Program:
     """What a run of `config` would run, on one device, with chunks of `chunk_steps`."""
+    parts = {name: config.train[name] for name in ("batch_size", "micro_batches")}
     return make_program(
         experiment,
         build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps),
-        build_placement(placement, seeds=seeds, batch_size=config.train.batch_size),
-        batch_size=config.train.batch_size,
+        build_placement(placement, seeds=seeds, **parts),
+        **parts,
         chunk_steps=chunk_steps,
         validation_batches=1,
         evaluation_seed=0,

@@ -117,7 +117,7 @@ PAPER = [(module, model) for module in MODULES for model in getattr(module, "MOD
 # The axes of data that need no download, where `paper` has others.
 WITHOUT_DATA = {"configs.intention.anomaly": ",source=digits,features=raw_pixels_pca"}
 # The networks of these are those of gp, whose two steps are made; here only the first model makes them.
-SAME_NETWORKS = {"configs.neural_processes.analyses", "configs.neural_processes.wheel"}
+SAME_NETWORKS = {f"configs.neural_processes.{name}" for name in ("analyses", "images", "wheel")}
 
 
 @pytest.mark.parametrize("module, model", PAPER, ids=lambda x: getattr(x, "__name__", x))

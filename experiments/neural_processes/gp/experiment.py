@@ -17,7 +17,7 @@ from experiments.harness.size_classes import choose_classes
 from experiments.regression.experiment import initialiser, training
 from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
-from kvq_jax.models import Points, family
+from kvq_jax.models import Points, family, padded
 
 SECTIONS = ("task", "model")
 
@@ -58,7 +58,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
                 points, model_key = given
                 return model.apply(variables, context, points, key=model_key, method="log_likelihood")
 
-            judged_at = _stack([_padded(points, max(slots)) for points in (target, context)])
+            judged_at = _stack([padded(points, max(slots)) for points in (target, context)])
             found = jax.lax.map(log_likelihood, (judged_at, jax.random.split(jax.random.fold_in(task_key, 2))))
             names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
             values = dict(zip(names, found.ravel()))
@@ -124,12 +124,6 @@ def curve(predict: Callable, x: jax.Array, most: int) -> jax.Array:
 def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
     """Means and standard deviations [..., 2, M] of any distribution of targets [..., M] = shape, of one output."""
     return jnp.stack([predictive.mean.reshape(shape), jnp.sqrt(predictive.variance).reshape(shape)], -2)
-
-
-def _padded(points: Points, slots: int) -> Points:
-    """Points of K tasks [K, n, ...], padded with absent points: [K, slots, ...]."""
-    pad = lambda leaf: jnp.pad(leaf, [(0, 0), (0, slots - leaf.shape[1])] + [(0, 0)] * (leaf.ndim - 2))
-    return jax.tree.map(pad, points)
 
 
 def _stack(trees: list):

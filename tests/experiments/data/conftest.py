@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.data.manifest import Manifest
+from tests.experiments.data.image_archives import idx_bytes, write_faces, write_letters
 
 NAMES = {
     "train": {"image": "train-images-idx3-ubyte", "label": "train-labels-idx1-ubyte"},
@@ -29,11 +30,6 @@ class Tiny(NamedTuple):
             name = rename(name) + (".gz" if compress else "")
             (folder / name).write_bytes(gzip.compress(raw) if compress else raw)
         return folder
-
-
-def idx_bytes(array: np.ndarray, code: int = 0x08) -> bytes:
-    """The IDX file of an array whose elements are big-endian already."""
-    return bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
 @pytest.fixture
@@ -64,6 +60,18 @@ def tiny() -> Tiny:
         tfds={"builder": "tiny", "fields": {}, "splits": {}},
     )
     return Tiny(arrays, manifest, contents)
+
+
+@pytest.fixture
+def letters(tmp_path) -> pathlib.Path:
+    """DATA/emnist with two training images and a test image of each class."""
+    return write_letters(tmp_path / "emnist")
+
+
+@pytest.fixture
+def faces(tmp_path) -> pathlib.Path:
+    """DATA/celeba with nine images."""
+    return write_faces(tmp_path / "celeba")
 
 
 @pytest.fixture

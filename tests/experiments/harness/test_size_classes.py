@@ -19,8 +19,8 @@ from experiments.harness.prng import key_of
 from experiments.harness.size_classes import Law, SizeClasses, Sizes, choose_classes
 from experiments.harness.step import make_program
 
-# Sizes (1, 1), (2, 1), (1, 3): as many points of each side as one can count by hand.
-LAW = Law(np.array([1, 2, 1]), np.array([1, 1, 3]), np.array([0.4, 0.35, 0.25]))
+# Sizes (1, 1), (1, 2), (1, 3), of probability 1/6 each, and (2, 1), of 1/2: 3 points on average.
+LAW = Law(min_context=1, min_targets=1, most_targets=(3, 1))
 SEEDS = jnp.arange(8, dtype=jnp.uint32)
 STEPS = 20
 
@@ -69,39 +69,40 @@ def curve(count, placement, chunks=2):
 
 
 def test_classes_of_a_law_by_hand():
+    np.testing.assert_array_equal(LAW.sizes, [(1, 1), (1, 2), (1, 3), (2, 1)])
+    np.testing.assert_allclose(LAW.probability, [1 / 6, 1 / 6, 1 / 6, 1 / 2])
     assert LAW.slots == (2, 3)
-    points = 0.4 * 2 + 0.35 * 3 + 0.25 * 4
     assert choose_classes(LAW, 1) == SizeClasses(LAW, ((2, 3),))
-    assert choose_classes(LAW, 1).waste == pytest.approx(5 / points)
+    assert choose_classes(LAW, 1).waste == pytest.approx(5 / 3)
     two = choose_classes(LAW, 2)
-    assert two.classes == ((2, 1), (2, 3)) and two.waste == pytest.approx((0.75 * 3 + 0.25 * 5) / 2.85)
-    assert choose_classes(LAW, 9).classes == ((1, 1), (2, 1), (1, 3), (2, 3))  # all sizes, and the class of all
+    assert two.classes == ((2, 1), (2, 3)) and two.waste == pytest.approx((2 / 3 * 3 + 1 / 3 * 5) / 3)
+    assert choose_classes(LAW, 9).classes == ((1, 1), (1, 2), (2, 1), (1, 3), (2, 3))  # all sizes, the class of all
 
 
 def test_classes_of_all_points_in_one_array_by_hand():
     """N + M = 2, 3, 4; where the context costs nothing, the classes follow the points alone."""
     law = LAW.of_points
-    np.testing.assert_array_equal(np.stack(law[:2]), [[1, 2, 1], [2, 3, 4]])
-    assert choose_classes(law, 9).classes == ((1, 2), (1, 4), (2, 3), (2, 4))
+    np.testing.assert_array_equal(law.sizes, [(1, 2), (1, 3), (1, 4), (2, 3)])
+    assert choose_classes(law, 9).classes == ((1, 2), (1, 3), (1, 4), (2, 3), (2, 4))
     free = choose_classes(law, 2, (0.0, 1.0))
-    assert free.classes == ((1, 2), (2, 4)) and free.waste == pytest.approx((0.4 * 2 + 0.6 * 4) / 2.85)
+    assert free.classes == ((2, 3), (2, 4)) and free.waste == pytest.approx((5 / 6 * 3 + 1 / 6 * 4) / 3)
 
 
 def test_more_classes_waste_less_and_hold_every_size():
-    context, target = (of.ravel() for of in np.mgrid[3:40, 2:60])
-    law = Law(context, target, np.full(context.size, 1 / context.size))
+    law = Law(3, 2, (59,) * 37)
     chosen = [choose_classes(law, count) for count in (1, 2, 4, 8)]
     assert np.all(np.diff([classes.waste for classes in chosen]) < 0)
     for classes in chosen:
         assert classes.classes[-1] == law.slots
         held = np.asarray(classes.classes)[classes._of_size()]
-        assert np.all(held[:, 0] >= context) and np.all(held[:, 1] >= target)
+        assert np.all(held >= law.sizes)
 
 
 def test_drawn_sizes_have_the_law():
     drawn = np.asarray(jax.jit(jax.vmap(LAW.draw))(jax.random.split(jax.random.key(0), 4000)))
     assert scipy.stats.chisquare(np.bincount(drawn), 4000 * LAW.probability).pvalue > 0.01
-    np.testing.assert_array_equal(np.stack(LAW.size(drawn[:5])), np.stack(LAW[:2])[:, drawn[:5]])
+    for law in (LAW, LAW.of_points):
+        np.testing.assert_array_equal(np.stack(law.size(drawn[:9]), 1), law.sizes[drawn[:9]])
 
 
 @pytest.mark.parametrize("placement", ["in_turn", "seeds", "data"])
@@ -152,7 +153,8 @@ def test_a_class_of_one_size_needs_no_mask():
     jax.eval_shape(
         lambda key: classes.switch(key, lambda slots, size: seen.append((slots, size is None)) or 0), jax.random.key(0)
     )
-    assert seen == [((1, 1), True), ((2, 1), True), ((1, 3), True), ((2, 3), False)]  # the last holds no size alone
+    full = ((1, 1), (1, 2), (2, 1), (1, 3))
+    assert seen == [*((slots, True) for slots in full), ((2, 3), False)]  # the last holds no size alone
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 64])

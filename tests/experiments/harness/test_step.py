@@ -15,21 +15,22 @@ OPTIMIZER = optax.sgd(0.1)
 SEEDS = jnp.arange(8, dtype=jnp.uint32)
 
 
-def program(experiment, placement="single", seeds=8, chunk_steps=5):
+def program(experiment, placement="single", seeds=8, chunk_steps=5, micro_batches=1):
+    parts = dict(batch_size=16, micro_batches=micro_batches)
     return make_program(
         experiment,
         OPTIMIZER,
-        build_placement(placement, seeds=seeds, batch_size=16),
-        batch_size=16,
+        build_placement(placement, seeds=seeds, **parts),
+        **parts,
         chunk_steps=chunk_steps,
         validation_batches=2,
         evaluation_seed=7,
     )
 
 
-def curve(experiment, placement="single", chunk_steps=5):
+def curve(experiment, placement="single", chunk_steps=5, micro_batches=1):
     """Losses [10, 8] of ten steps and the parameters they end with."""
-    made = program(experiment, placement, chunk_steps=chunk_steps)
+    made = program(experiment, placement, chunk_steps=chunk_steps, micro_batches=micro_batches)
     state, losses = made.init(SEEDS), []
     for _ in range(10 // chunk_steps):
         state, metrics = made.chunk(state, experiment.data["train"])
@@ -93,6 +94,24 @@ def test_the_length_of_a_chunk_changes_nothing(line):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+@pytest.mark.parametrize("placement, micro_batches", [("single", 4), ("single", 16), ("data", 2), ("seeds", 2)])
+def test_micro_batches_are_the_whole_batch(line, placement, micro_batches):
+    for parts, whole in zip(curve(line, placement, micro_batches=micro_batches), curve(line)):
+        np.testing.assert_allclose(parts, whole, rtol=1e-5)
+
+
+def test_a_micro_batch_is_all_that_the_loss_sees(line):
+    """Metrics are means over the parts, and collections pass through all of them; one is split over all devices."""
+    step = jax.jit(make_step(line, OPTIMIZER, 16, micro_batches=4))
+    state, metrics = step(make_init(line, OPTIMIZER)(jnp.uint32(3)), line.data["train"])
+    x, _ = sample_batch(line, jax.random.split(key_of(3, "train", 0))[0], line.data["train"], 16)
+    assert int(state.collections["batch_stats"]["seen"]) == 16
+    np.testing.assert_allclose(metrics["largest"], jnp.abs(x.reshape(4, 4)).max(0).mean(), rtol=1e-6)
+    made = program(line, "data", seeds=1, micro_batches=2)
+    text = made.chunk.lower(made.init(SEEDS[:1]), line.data["train"]).compile().as_text()
+    assert "all-reduce" in text and "all-to-all" not in text and "all-gather" not in text
+
+
 def test_evaluation_sees_the_same_tasks_whatever_the_seed(line):
     made = program(line)
     state = made.init(SEEDS)
@@ -104,6 +123,10 @@ def test_evaluation_sees_the_same_tasks_whatever_the_seed(line):
 def test_indivisible_sizes_are_refused_with_the_numbers():
     with pytest.raises(ConfigError, match="config.train.batch_size: 12 is not divisible by the 8 devices"):
         build_placement("data", seeds=1, batch_size=12)
+    with pytest.raises(
+        ConfigError, match="config.train.batch_size / micro_batches: 4 is not divisible by the 8 devices"
+    ):
+        build_placement("data", seeds=1, batch_size=16, micro_batches=4)
     with pytest.raises(ConfigError, match="config.train.seeds: 3 is not divisible by the 8 devices"):
         build_placement("seeds", seeds=3, batch_size=8)
     with pytest.raises(ConfigError, match="did you mean 'single'"):

@@ -54,16 +54,16 @@ def test_positions_numbers_and_parameters_have_the_published_laws():
 
 def test_the_law_of_sizes_is_that_of_the_protocol():
     """N uniform, and M uniform on what N leaves: every pair by hand, and the sizes that tasks have."""
-    law = {(int(n), int(m)): p for n, m, p in zip(*GP.law)}
+    law = {tuple(size): p for size, p in zip(GP.law.sizes.tolist(), GP.law.probability)}
     assert law == pytest.approx({(n, m): 1 / 44 / (47 - n) for n in range(3, 47) for m in range(3, 50 - n)})
-    assert GP.law.slots == (46, 46) and sum(GP.law.probability @ of for of in GP.law[:2]) == pytest.approx(38.25)
+    assert GP.law.slots == (46, 46) and GP.law.probability @ GP.law.sizes == pytest.approx([24.5, 13.75])
     assert choose_classes(GP.law, 12).waste < 1.25 < choose_classes(GP.law, 1).waste
     assert choose_classes(GP.law.of_points, 6).waste < 1.2
     tasks = batch(GP, 4000)
     drawn = [np.asarray(points.mask).sum(-1) for points in tasks[:2]]
     bins = dict(bins=8, range=[(2.5, 46.5)] * 2)
     found = np.histogram2d(*drawn, **bins)[0].ravel()
-    expected = np.histogram2d(*GP.law[:2], **bins, weights=4000 * GP.law.probability)[0].ravel()
+    expected = np.histogram2d(*GP.law.sizes.T, **bins, weights=4000 * GP.law.probability)[0].ravel()
     assert not found[expected == 0].any()
     assert scipy.stats.chisquare(found[expected > 0], expected[expected > 0]).pvalue > 0.01
 

@@ -1,0 +1,156 @@
+"""Table 3 of the CMANP paper, image completion, from results; and the table of one run."""
+
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
+from experiments.neural_processes.paper_numbers import TABLE3, printed
+from kvq_jax.models import MODELS, family
+
+CONFIGS = ("neural_processes/images",)
+_PROTOCOLS = ("code", "text")
+# The columns: (data, part) -> head.
+PLACES = {
+    ("celeba32", "test"): "CelebA 32",
+    ("celeba64", "test"): "CelebA 64",
+    ("celeba128", "test"): "CelebA 128",
+    ("emnist", "seen"): "EMNIST seen",
+    ("emnist", "unseen"): "EMNIST unseen",
+}
+# Likelihood -> name of a reference -> its metric.
+REFERENCES = {
+    "marginal": {"Gaussian of each pixel": "reference_pixelwise", "Gaussian process": "reference_gp"},
+    "joint": {"Gaussian process, joint": "reference_gp_joint"},
+}
+
+Cells = dict[tuple[str, str], Result]  # (model, data) -> its result
+
+
+def chosen_results(results: Sequence[Result]) -> Cells:
+    """(model, data) -> result, all of one preset and one protocol."""
+    return comparable(
+        results,
+        CONFIGS[0],
+        lambda result: (result.axes["model"], result.axes["data"]),
+        variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),
+    )
+
+
+def log_likelihood(result: Result | None, metric: str) -> Cell:
+    """The cell of the trained model's `<part>/<what>`; missing where there is no such number."""
+    return measured(result.metrics.get(f"trained/{metric}") if result else None)
+
+
+def title(result: Result) -> str:
+    """'CNP on emnist, protocol code'."""
+    return f"{MODELS[result.axes['model']].label} on {result.axes['data']}, protocol {result.axes['protocol']}"
+
+
+def parts(result: Result) -> list[str]:
+    """The parts of the test images that a result is judged on, in order."""
+    found = (name.split("/") for name in result.metrics)
+    return sorted(part for phase, part, what in found if (phase, what) == ("trained", "target"))
+
+
+def kind(model: str) -> str:
+    """The likelihood that a model is measured by: 'marginal' or 'joint'."""
+    return MODELS[model].cls.likelihood
+
+
+def table3(results: Sequence[Result]) -> Table | None:
+    """Our log-likelihoods beside the paper's and the references'; None without results of the paper's data.
+
+    A result of a model that does not fit into memory has the reason, a text, in its fact 'memory'; it stands in place
+    of the number.
+    """
+    used = {data for data, _ in PLACES}
+    cells = {cell: result for cell, result in chosen_results(results).items() if cell[1] in used}
+    if not cells:
+        return None
+    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, likelihood)]
+    columns = ["model", "steps"]
+    for head in PLACES.values():
+        columns += [head, f"{head}, paper"]
+    measured_at = {place: [r for (_, data), r in cells.items() if data == place[0]] for place in PLACES}
+    told = _facts([(result, part) for (_, part), own in measured_at.items() for result in own])
+    trained = "; ".join(f"{name}: {_batches(cells, data)}" for data, name in _data(cells).items())
+    caption = (
+        "Log-likelihood per target pixel, summed over channels, higher is better. Preset "
+        f"{told['preset']}, protocol {next(iter(cells.values())).axes['protocol']}, {told['seeds']} seed(s): mean ± "
+        f"standard error over {told['n']} images of a part, in bold the best of each block and those within the joint "
+        f"error of it. Trained on {trained}. The paper's ± is over its 5 seeds, each of 200 epochs of the whole CelebA "
+        "or EMNIST (balanced); -: the paper has no number, at 64x64 and 128x128 for want of memory. Upper block: each "
+        "target alone; lower block: all targets jointly, over their number, which is another metric. Gaussian of each "
+        "pixel: mean and deviation of the training images, no deviation below "
+        f"{several(r.config['evaluation']['least_std'] for r in cells.values())}. Gaussian process: Matern 1/2 on the "
+        "observed pixels, fitted to training images."
+    )
+    return Table("Image completion (CMANP paper, Table 3)", columns, rows, caption, error="±", facts=told)
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """One run: its likelihoods on each part, by number of observed pixels, beside the references' and the paper's."""
+    (result,) = results
+    model, data, counts = result.axes["model"], result.axes["data"], result.config["evaluation"]["counts"]
+    own = parts(result)
+    reference = "reference_gp_joint" if kind(model) == "joint" else "reference_gp"
+    names = {"target": "targets", "context": "context", "bits_per_dim": "bits per dimension"}
+    names |= {f"target@{count}": f"targets, {count} observed" for count in counts}
+    names |= {"reference_pixelwise": "Gaussian of each pixel", reference: "Gaussian process"}
+    rows = [(name, [log_likelihood(result, f"{part}/{metric}") for part in own]) for metric, name in names.items()]
+    rows.append(("the paper", [printed(TABLE3, model, (data, part)) for part in own]))
+    told = _facts([(result, part) for part in own])
+    by_count = several(result.metrics[f"trained/{part}/target@{counts[0]}"]["n"] for part in own)
+    caption = (
+        f"Log-likelihood per pixel, summed over channels, over {told['n']} images of a part of "
+        f"{result.content['facts']['data']}; {result.steps} steps of {result.config['train']['batch_size']} images. "
+        f"After so many observed pixels: {by_count} images, the same targets for all. Bits: lower is better; of a "
+        "density, not the length of a code."
+    )
+    heading = f"{title(result)}, preset {result.preset}"
+    return Table(heading, ["log-likelihood", *own], rows, caption, error="±", facts=told)
+
+
+def _block(cells: Cells, likelihood: str) -> list[tuple[str, list]]:
+    """The rows of all models measured by one of the two likelihoods, and of its references."""
+    models = [model for model in family("neural_process") if kind(model) == likelihood]
+    own = [[cells[model, data] for data in _data(cells) if (model, data) in cells] for model in models]
+    steps = [" / ".join(dict.fromkeys(result.steps for result in of_model)) or MISSING for of_model in own]
+    columns = [[*steps, *("" for _ in REFERENCES[likelihood])]]
+    for data, part in PLACES:
+        found = [cells.get((model, data)) for model in models]
+        ours = mark_best([log_likelihood(result, f"{part}/target") for result in found], smaller_is_better=False)
+        shown = [_memory(result) or cell for result, cell in zip(found, ours)]
+        first = next((result for (_, its), result in cells.items() if its == data), None)
+        columns.append([*shown, *(log_likelihood(first, f"{part}/{name}") for name in REFERENCES[likelihood].values())])
+        columns.append([printed(TABLE3, model, (data, part)) for model in models] + ["-"] * len(REFERENCES[likelihood]))
+    names = [*(MODELS[model].label for model in models), *REFERENCES[likelihood]]
+    return list(zip(names, map(list, zip(*columns))))
+
+
+def _memory(result: Result | None) -> str | None:
+    """Why a model could not be trained, if its result says so."""
+    return result.content["facts"].get("memory") if result else None
+
+
+def _data(cells: Cells) -> dict[str, str]:
+    """The data of the cells in the order of the columns -> how to quote it."""
+    order = dict.fromkeys(data for data, _ in PLACES)
+    quoted = {data: result.content["facts"]["data"] for (_, data), result in cells.items()}
+    return {data: f"{quoted[data]} ({data})" for data in order if data in quoted}
+
+
+def _batches(cells: Cells, data: str) -> str:
+    """'2000 steps of 16 images'."""
+    own = [result for (_, its), result in cells.items() if its == data]
+    sizes = several(result.config["train"]["batch_size"] for result in own)
+    return f"{several(result.content['steps'] for result in own)} steps of {sizes} images"
+
+
+def _facts(measured: Sequence[tuple[Result, str]]) -> Mapping[str, str]:
+    """As results.facts, where the metric depends on the result: pairs of a result and a part that it is judged on."""
+    found = [facts([result], f"trained/{part}/target") for result, part in measured if not _memory(result)]
+    return {name: several(one[name] for one in found) for name in ("preset", "seeds", "n")}
+
+
+TABLES = {"cmanp/table3": table3}
