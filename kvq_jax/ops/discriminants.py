@@ -171,12 +171,12 @@ def _quadratic_form(rows: Array, offsets: Array, alpha: Scalar, route: str) -> t
     """x'(A'A + alpha I)^-1 x for offsets x [..., M, d] -> [..., M], and log det(A'A + alpha I) [...]."""
     n, d = rows.shape[-2:]
     primal = route == "primal" or (route == "auto" and d <= n)
-    matrix = least_squares.system(transpose(rows) if primal else rows, alpha)
-    log_det = 2 * jnp.log(jnp.diagonal(linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+    lower = linalg.cholesky(least_squares.system(transpose(rows) if primal else rows, alpha))
+    log_det = 2 * jnp.log(jnp.diagonal(lower, axis1=-2, axis2=-1)).sum(-1)
+    whiten = transpose(linalg.inverse_triangle(lower))
     if primal:
-        return (offsets * transpose(linalg.solve(matrix, transpose(offsets)))).sum(-1), log_det
-    inner = matmul(offsets, transpose(rows))
-    explained = (inner * transpose(linalg.solve(matrix, transpose(inner)))).sum(-1)
+        return (matmul(offsets, whiten) ** 2).sum(-1), log_det
+    explained = (matmul(matmul(offsets, transpose(rows)), whiten) ** 2).sum(-1)
     ridge = alpha if isinstance(alpha, numbers.Real) else alpha[..., 0]
     log_ridge = jnp.log(alpha) if isinstance(alpha, numbers.Real) else jnp.log(alpha)[..., 0, 0]
     return ((offsets**2).sum(-1) - explained) / ridge, log_det + (d - n) * log_ridge

@@ -13,8 +13,9 @@ PRECISION = lax.Precision.HIGHEST
 # Library substitutions with this many right-hand numbers or more run on several threads (OpenBLAS, on CPUs). Beside
 # other processes those threads wait for one another: a call of 20 microseconds takes 10 milliseconds.
 THREADED = 1024
-# Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves.
-LEAF, BASE = 64, 32
+# Systems of up to LEAF rows are solved with the inverse of their triangle, larger ones by halves. Triangles of up to
+# BASE rows are inverted by one substitution with fewer than THREADED numbers.
+LEAF, BASE = 64, math.isqrt(THREADED - 1)
 # Of a product a'b with fewer columns than this, b is the one to transpose.
 NARROW = 16
 # A Gram matrix of this many rows or more is made of blocks, so that only one of two equal blocks is multiplied out.
@@ -75,8 +76,8 @@ def solve(matrix: Array, rhs: Array) -> Array:
     batch = jnp.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
     fixed = lax.stop_gradient(matrix)
     if n * k < THREADED:
-        lower = jnp.broadcast_to(_cholesky(fixed), (*batch, n, n))
-        substitute = lambda _, b: _triangular(lower, _triangular(lower, b), transpose_a=True)
+        lower = _cholesky(fixed)
+        substitute = lambda _, b: one_at_a_time(_substitute)(lower, b)
     else:
         factor = _factor(fixed)
         substitute = lambda _, b: _backward(factor, _forward(factor, b))
@@ -138,11 +139,11 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
         batch = arrays[0].shape[:-2]
         if math.prod(batch) == 1:
             return function(*arrays)
-        shape = jax.eval_shape(function, *(jax.ShapeDtypeStruct(x.shape[-2:], x.dtype) for x in arrays)).shape
-        # Rows of numbers between the calls: XLA cannot compile products in LAPACK's column-major layout.
-        rows = tuple(x.reshape(math.prod(batch), math.prod(x.shape[-2:])) for x in arrays)
-        out = lax.map(lambda each: function(*(x.reshape(a.shape[-2:]) for x, a in zip(each, arrays))).reshape(-1), rows)
-        return out.reshape(*batch, *shape)
+        # Kept transposed, rows in memory are LAPACK's columns: nothing is copied for a call, and no product outside
+        # gets that layout, which XLA cannot compile.
+        flat = tuple(transpose(x).reshape(math.prod(batch), *x.shape[:-3:-1]) for x in arrays)
+        out = lax.map(lambda each: transpose(function(*map(transpose, each))), flat)
+        return transpose(out.reshape(*batch, *out.shape[1:]))
 
     loop = jax.custom_batching.custom_vmap(loop)  # the vmap of a loop would be a loop over batches
 
@@ -159,31 +160,29 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _cholesky(matrix: Array) -> Array:
-    return one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))(matrix)
+    return one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))(transpose(matrix))
 
 
-def _triangular(lower: Array, b: Array, **options) -> Array:
-    substitute = functools.partial(lax.linalg.triangular_solve, left_side=True, lower=True, **options)
-    return one_at_a_time(substitute)(lower, b)
+def _triangular(lower: Array, b: Array, transpose_a: bool = False) -> Array:
+    """L^-1 b, or L^-T b."""
+    return lax.linalg.triangular_solve(lower, b, left_side=True, lower=True, transpose_a=transpose_a)
+
+
+def _substitute(lower: Array, b: Array) -> Array:
+    """L^-T L^-1 b."""
+    return _triangular(lower, _triangular(lower, b), transpose_a=True)
 
 
 def _inverse(lower: Array) -> Array:
-    """Inverse of a lower triangle [..., n, n]: by halves down to BASE rows, then by substitution in small calls."""
+    """Inverse of a lower triangle [..., n, n]: by halves down to BASE rows, then by one substitution."""
     n = lower.shape[-1]
-    if n > BASE:
-        h = n // 2
-        first, second = _inverse(lower[..., :h, :h]), _inverse(lower[..., h:, h:])
-        block = -matmul(second, matmul(lower[..., h:, :h], first))
-        top = jnp.concatenate([first, jnp.zeros((*first.shape[:-1], n - h), lower.dtype)], -1)
-        return jnp.concatenate([top, jnp.concatenate([block, second], -1)], -2)
-    calls = -(-n * n // (THREADED - 1))
-    columns = -(-n // calls)
-    eye = jnp.eye(n, calls * columns, dtype=lower.dtype).reshape(n, calls, columns).swapaxes(0, 1)
-    batch = (*lower.shape[:-2], calls)
-    parts = _triangular(
-        jnp.broadcast_to(lower[..., None, :, :], (*batch, n, n)), jnp.broadcast_to(eye, (*batch, n, columns))
-    )
-    return parts.swapaxes(-3, -2).reshape(*lower.shape[:-1], calls * columns)[..., :n]
+    if n <= BASE:
+        return one_at_a_time(_triangular)(lower, jnp.eye(n, dtype=lower.dtype))
+    h = n // 2
+    first, second = _inverse(lower[..., :h, :h]), _inverse(lower[..., h:, h:])
+    block = -matmul(second, matmul(lower[..., h:, :h], first))
+    top = jnp.concatenate([first, jnp.zeros((*first.shape[:-1], n - h), lower.dtype)], -1)
+    return jnp.concatenate([top, jnp.concatenate([block, second], -1)], -2)
 
 
 def _factor(matrix):

@@ -9,6 +9,11 @@ d, where attention's N x N scores become a d x d system; its worst cases lie at 
 the scores and its factorisation, a third of the work, is a library call on one thread beside attention's products on
 all of them.
 
+Other operators follow, at sizes of few-shot tasks and with their default options: `constrained_intention` solves a
+system for every column at every step of its search, `qda` one for every class, and `kernel_intention` takes the
+distance of every pair. They are timed alone with one column, and in a batch of heads with k = d; `qda` has five
+classes.
+
 `plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and
 solve. On CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set
 OPENBLAS_NUM_THREADS=1 for a steady `plain`.
@@ -17,28 +22,28 @@ OPENBLAS_NUM_THREADS=1 for a steady `plain`.
 import functools
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from experiments.harness import timing
-from kvq_jax.ops import intention, softmax_attention
+from kvq_jax.ops import constrained_intention, intention, kernel_intention, qda, softmax_attention
 
 Array = jax.Array
 
 _POINTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 _TURNS, _BUDGET_S = 9, 0.5
+_FEW_POINTS, _FEW_WIDTHS, _HEADS, _CLASSES = (16, 64, 256), (16, 64), 8, 5
 
 
 class Cell(NamedTuple):
     n: int
     d: int
     attention_ms: float
-    intention: float  # ratio to attention
-    plain: float  # ratio to attention
+    ratio: dict[str, float]  # of each operator's time to attention's
 
 
 def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3) -> Array:
@@ -51,52 +56,81 @@ def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3)
     return query @ key.T @ jax.scipy.linalg.solve(gram, value, assume_a="pos")
 
 
-def inputs(n: int, d: int, k: int) -> tuple[Array, Array, Array]:
-    """query [n, d], key [n, d], value [n, k]; queries are scaled so that the scores of attention have variance 1."""
-    shapes = (n, d), (n, d), (n, k)
+_INTENTIONS = {"intention": intention, "plain": plain_intention}
+_OTHERS = {"constrained_intention": constrained_intention, "kernel_intention": kernel_intention}
+
+
+def inputs(n: int, d: int, k: int, heads: tuple[int, ...] = ()) -> tuple[Array, Array, Array]:
+    """query and key [*heads, n, d], value [*heads, n, k]; the scores of attention have variance 1."""
+    shapes = (*heads, n, d), (*heads, n, d), (*heads, n, k)
     seeds = jax.random.split(jax.random.key(0), 3)
     query, key, value = (jax.random.normal(seed, shape) for seed, shape in zip(seeds, shapes))
     return query / d**0.5, key, value
 
 
-def measure(n: int, d: int, k: int, turns: int = _TURNS, budget_s: float = _BUDGET_S) -> Cell:
-    """One cell of the grid, in about `budget_s` seconds plus compilation."""
-    attention, ours, plain = (
-        functools.partial(jax.jit(f), *inputs(n, d, k)) for f in (softmax_attention, intention, plain_intention)
-    )
-    times = timing.interleaved([attention, ours, attention, plain], turns, budget_s)
-    return Cell(n, d, 1e3 * timing.seconds(times, 0), timing.ratio(times, 1, 0), timing.ratio(times, 3, 2))
+def labelled(n: int, d: int, heads: tuple[int, ...] = ()) -> tuple[Array, Array, Array]:
+    """`inputs` whose values are one-hot labels of classes of equal size."""
+    query, key, value = inputs(n, d, _CLASSES, heads)
+    return query, key, jnp.broadcast_to(jnp.eye(_CLASSES)[jnp.arange(n) % _CLASSES], value.shape)
 
 
-def summary(cells: Sequence[Cell], field: str) -> str:
-    """'median 0.71, worst 2.10 (N=512, d=512)' of the ratios in a field."""
-    worst = max(cells, key=lambda c: getattr(c, field))
-    median = statistics.median(getattr(c, field) for c in cells)
-    return f"median {median:.2f}, worst {getattr(worst, field):.2f} (N={worst.n}, d={worst.d})"
+def measure(
+    operators: Mapping[str, Callable[..., Array]],
+    arrays: tuple[Array, Array, Array],
+    turns: int = _TURNS,
+    budget_s: float = _BUDGET_S,
+) -> Cell:
+    """One cell of a grid, in about `budget_s` seconds plus compilation."""
+    attention, *others = (functools.partial(jax.jit(f), *arrays) for f in (softmax_attention, *operators.values()))
+    times = timing.interleaved([f for other in others for f in (attention, other)], turns, budget_s)
+    ratio = {name: timing.ratio(times, 2 * i + 1, 2 * i) for i, name in enumerate(operators)}
+    return Cell(*arrays[1].shape[-2:], 1e3 * timing.seconds(times, 0), ratio)
 
 
-def table(cells: Sequence[Cell], field: str) -> str:
+def summary(cells: Sequence[Cell], name: str) -> str:
+    """'median 0.71, worst 2.10 (N=512, d=512)' of the ratios of an operator."""
+    worst = max(cells, key=lambda c: c.ratio[name])
+    median = statistics.median(c.ratio[name] for c in cells)
+    return f"median {median:.2f}, worst {worst.ratio[name]:.2f} (N={worst.n}, d={worst.d})"
+
+
+def table(cells: Sequence[Cell], name: str) -> str:
     """A plain-text grid of ratios: rows N, columns d."""
-    ratio = {(c.n, c.d): getattr(c, field) for c in cells}
+    ratio = {(c.n, c.d): c.ratio[name] for c in cells}
     rows, columns = sorted({c.n for c in cells}), sorted({c.d for c in cells})
     lines = ["N \\ d" + "".join(f"{d:>8}" for d in columns)]
     return "\n".join(lines + [f"{n:>5}" + "".join(f"{ratio[n, d]:>8.2f}" for d in columns) for n in rows])
 
 
 def main(
-    points: Sequence[int] = _POINTS, widths: Sequence[int] = _WIDTHS, turns: int = _TURNS, budget_s: float = _BUDGET_S
+    points: Sequence[int] = _POINTS,
+    widths: Sequence[int] = _WIDTHS,
+    few_points: Sequence[int] = _FEW_POINTS,
+    few_widths: Sequence[int] = _FEW_WIDTHS,
+    turns: int = _TURNS,
+    budget_s: float = _BUDGET_S,
 ) -> list[Cell]:
-    """Measures both grids, prints their tables with their median and named worst case, and returns the cells.
+    """Measures the grids, prints their tables with their median and named worst case, and returns the cells.
 
-    Each of `points` is an N, each of `widths` a d; a cell takes `turns` paired repeats in about `budget_s` seconds.
-    The cells with one value column come first, then those with d.
+    Each of `points` is an N, each of `widths` a d; `few_points` and `few_widths` are those of the other operators. A
+    cell takes `turns` paired repeats in about `budget_s` seconds. The cells of Intention with one value column come
+    first, then those with d, and then those of the other operators, alone and in heads.
     """
     every, device = [], jax.devices()[0].device_kind
-    for columns in ("1", "d"):
-        sizes = [(n, d, 1 if columns == "1" else d) for n, d in itertools.product(points, widths)]
-        cells = [measure(*size, turns, budget_s) for size in sizes]
-        print(f"time of Intention / time of softmax attention, M = N, k = {columns}, float32, {device}")
-        for field in ("intention", "plain"):
-            print(f"\n{field}: {summary(cells, field)}\n{table(cells, field)}\n")
-        every += cells
+
+    def grid(operators, title, points, widths, arrays):
+        cells = [measure(operators, arrays(n, d), turns, budget_s) for n, d in itertools.product(points, widths)]
+        print(f"time of {title}, float32, {device}")
+        for name in operators:
+            print(f"\n{name}: {summary(cells, name)}\n{table(cells, name)}\n")
+        every.extend(cells)
+
+    over = "/ time of softmax attention, M = N, k ="
+    grid(_INTENTIONS, f"Intention {over} 1", points, widths, lambda n, d: inputs(n, d, 1))
+    grid(_INTENTIONS, f"Intention {over} d", points, widths, lambda n, d: inputs(n, d, d))
+    few, heads = (few_points, few_widths), (_HEADS,)
+    grid(_OTHERS, f"other operators {over} 1", *few, lambda n, d: inputs(n, d, 1))
+    grid(_OTHERS, f"other operators, {_HEADS} heads, {over} d", *few, lambda n, d: inputs(n, d, d, heads))
+    grid({"qda": qda}, f"QDA {over} {_CLASSES}", *few, labelled)
+    grid({"qda": qda}, f"QDA, {_HEADS} heads, {over} {_CLASSES}", *few, lambda n, d: labelled(n, d, heads))
     return every

@@ -34,13 +34,21 @@ def test_problems_have_their_condition_number(kernel, condition):
     np.testing.assert_allclose(np.linalg.cond(gram + drawn.alpha * np.eye(len(gram))), condition, rtol=0.01)
 
 
-def test_the_grid_of_operators(capsys):
-    cells = ops.main(points=(4, 8), widths=(4, 8), turns=1, budget_s=0)
-    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] and all(
-        c.intention > 0 and c.plain > 0 for c in cells
-    )
+def test_the_grids_of_operators(capsys):
+    cells = ops.main(points=(4, 8), widths=(4, 8), few_points=(4, 6), few_widths=(3,), turns=1, budget_s=0)
+    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] + 4 * [(4, 3), (6, 3)]
+    assert [list(c.ratio) for c in cells[7:11:3]] == [
+        ["intention", "plain"],
+        ["constrained_intention", "kernel_intention"],
+    ]
+    assert all(ratio > 0 for c in cells for ratio in c.ratio.values())
     printed = capsys.readouterr().out
-    assert printed.count("median") == 4 and printed.count("N \\ d") == 4
+    assert printed.count("median") == printed.count("N \\ d") == 10 and printed.count("8 heads") == 2
+
+
+def test_labels_for_qda():
+    query, key, value = ops.labelled(10, 3, (2,))
+    assert query.shape == key.shape == (2, 10, 3) and (value.sum(-2) == 2).all() and (value.sum(-1) == 1).all()
 
 
 def test_neural_processes(capsys, monkeypatch):

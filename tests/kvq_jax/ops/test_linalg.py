@@ -133,3 +133,20 @@ def test_cholesky_is_the_librarys_with_its_gradient(x64):
     ours, theirs = (jax.grad(scalar(factor))(matrices) for factor in (kvq_linalg.cholesky, jnp.linalg.cholesky))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     check_grads(scalar(kvq_linalg.cholesky), (matrices,), order=2, modes=("fwd", "rev"), rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_batch_of_factors_is_as_accurate_as_the_library(dtype, x64):
+    """Between products, which must compile beside LAPACK's layout; only the matrix that has no factor is NaN."""
+    matrices = np.stack([system(44, 1e3, seed) for seed in range(6)]).astype(dtype).reshape(2, 3, 44, 44)
+    matrices[1, 2] *= -1
+    doubled = jax.jit(lambda m: kvq_linalg.matmul(kvq_linalg.cholesky(m + m), jnp.eye(44, dtype=m.dtype)))(matrices)
+    *found, last = (doubled / dtype(2**0.5)).reshape(6, 44, 44)
+    assert doubled.dtype == dtype and np.isnan(last).any()
+
+    def error(lower, matrix):
+        return np.linalg.norm(np.float64(lower) @ np.float64(lower).T - matrix)
+
+    for ours, matrix in zip(found, matrices.reshape(6, 44, 44)):
+        assert error(ours, matrix) <= 2 * error(np.linalg.cholesky(matrix), matrix) + 4 * np.finfo(dtype).eps
+    assert kvq_linalg.cholesky(jnp.zeros((0, 3, 3))).shape == (0, 3, 3)
