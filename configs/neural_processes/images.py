@@ -102,9 +102,8 @@ EDITS = {
         "train": dict(
             steps=2000, batch_size=8, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500
         ),
-        "evaluation": dict(validation_batches=8, tasks=500, batch_size=8, subset=100),
+        "evaluation": dict(validation_batches=8, tasks=500, batch_size=8, subset=100, example_images=2),
     },
-    f"preset=quick,data={GREY}": {"evaluation": dict(example_images=2)},
     "preset=quick,model=cnp": {"train": dict(steps=4000, batch_size=16)},
     "preset=quick,model=np": {"train": dict(steps=2000, batch_size=16)},
     "preset=quick,model=anp": {"train": dict(steps=1500)},
