@@ -41,7 +41,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         experiment="neural_processes.images",
         axes=axes,
         task=dict(min_context=3, min_targets=3, max_points=200, target_cap=0, t_scale=(0.0, 0.0), t_freedom=2.1),
-        data=dict(name="emnist", source="archive", size=28, crop=False, validation_images=1000, seen=(0, 10)),
+        data=dict(name="emnist", source="archive", size=28, crop=False, validation_images=250, seen=(0, 10)),
         model=common.model(axes["model"]),
         optimizer=common.optimizer("adam", 5e-4, schedule="cosine"),
         train=common.train(
@@ -100,11 +100,14 @@ AXES = {
 EDITS = {
     "preset=quick": {
         "train": dict(
-            steps=2000, batch_size=16, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500
+            steps=2000, batch_size=8, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500
         ),
-        "evaluation": dict(validation_batches=8, tasks=500, batch_size=8, subset=100),
+        "evaluation": dict(validation_batches=8, tasks=500, batch_size=8, subset=100, example_images=2),
     },
-    "preset=quick,data=emnist|mnist|digits": {"evaluation": dict(example_images=2)},
+    "preset=quick,model=cnp": {"train": dict(steps=4000, batch_size=16)},
+    "preset=quick,model=np": {"train": dict(steps=2000, batch_size=16)},
+    "preset=quick,model=anp": {"train": dict(steps=1500)},
+    "preset=quick,model=banp": {"train": dict(steps=600)},
     "preset=tiny": {
         "task": dict(max_points=16),
         "train": dict(

@@ -27,9 +27,10 @@ Cells = dict[tuple[str, str], Result]  # (model, data) -> its result
 
 
 def chosen_results(results: Sequence[Result]) -> Cells:
-    """(model, data) -> result, all of one preset and one protocol."""
+    """(model, data) -> result on the paper's data, all of one preset and one protocol."""
+    used = {data for data, _ in PLACES}
     return comparable(
-        results,
+        [result for result in results if result.name == CONFIGS[0] and result.axes["data"] in used],
         CONFIGS[0],
         lambda result: (result.axes["model"], result.axes["data"]),
         variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),
@@ -63,8 +64,7 @@ def table3(results: Sequence[Result]) -> Table | None:
     A result of a model that does not fit into memory has the reason, a text, in its fact 'memory'; it stands in place
     of the number.
     """
-    used = {data for data, _ in PLACES}
-    cells = {cell: result for cell, result in chosen_results(results).items() if cell[1] in used}
+    cells = chosen_results(results)
     if not cells:
         return None
     rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, likelihood)]
@@ -121,7 +121,7 @@ def _block(cells: Cells, likelihood: str) -> list[tuple[str, list]]:
         found = [cells.get((model, data)) for model in models]
         ours = mark_best([log_likelihood(result, f"{part}/target") for result in found], smaller_is_better=False)
         shown = [_memory(result) or cell for result, cell in zip(found, ours)]
-        first = next((result for (_, its), result in cells.items() if its == data), None)
+        first = next((result for (_, its), result in cells.items() if its == data and not _memory(result)), None)
         columns.append([*shown, *(log_likelihood(first, f"{part}/{name}") for name in REFERENCES[likelihood].values())])
         columns.append([printed(TABLE3, model, (data, part)) for model in models] + ["-"] * len(REFERENCES[likelihood]))
     names = [*(MODELS[model].label for model in models), *REFERENCES[likelihood]]
