@@ -104,12 +104,13 @@ def train(
         if step < settings.steps:
             chunk = program.chunk.lower(state, data["train"]).compile()
             wait_for_all("compiled")
+            clock.begin()
         while step < settings.steps:
             state, metrics = chunk(state, data["train"])
             metrics = jax.device_get(metrics)
             _check_finite(metrics["loss"], step, latest)
             record.step = step = step + settings.log_every
-            clock.tick(settings.log_every)
+            clock.steps += settings.log_every
             row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}
             row["seed_losses"] = [float(loss) for loss in metrics["loss"].mean(0)]
             if step % settings.validate_every == 0 or step == settings.steps:
@@ -133,17 +134,13 @@ def train(
 
 
 class _Clock:
-    """Time spent on a run, and its speed after the first chunk, which includes the compilation."""
+    """Time spent on a run, and its speed since it began after the compilation."""
 
     def __init__(self, before: float):
-        self._before, self._start, self._steps = before, time.monotonic(), 0
-        self._warm = None
+        self._before, self._start, self.steps = before, time.monotonic(), 0
 
-    def tick(self, steps: int) -> None:
-        if self._warm is None:
-            self._warm = time.monotonic()
-        else:
-            self._steps += steps
+    def begin(self) -> None:
+        self._begun = time.monotonic()
 
     @property
     def total(self) -> float:
@@ -151,7 +148,7 @@ class _Clock:
 
     @property
     def speed(self) -> float:
-        return self._steps / (time.monotonic() - self._warm) if self._steps else 0.0
+        return self.steps / (time.monotonic() - self._begun) if self.steps else 0.0
 
 
 def _check_finite(losses: np.ndarray, step: int, latest: Checkpoints) -> None:
