@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
-from scripts.benchmarks import accuracy, experiments, harness, ops, training
+from scripts.benchmarks import accuracy, experiments, harness, images, ops, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -64,6 +64,14 @@ def test_neural_processes(capsys, monkeypatch):
     assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
     assert "100 context points in" in printed and "8192 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
+
+
+def test_image_completion(capsys, monkeypatch):
+    monkeypatch.setattr(images, "_CHUNK", 16)
+    images.main(data=("digits",), models=("cnp",), sides=(8, 16), preset="tiny", budget_s=0)
+    printed = capsys.readouterr().out
+    assert "batch 8, waste" in printed and "% of it" in printed and printed.count("MiB") == 2
+    assert "16x16 pixels in chunks of 16" in printed
 
 
 def test_the_first_step_of_a_config():
