@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,15 @@ def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: floa
         return Cell()
     sem = summary["sem"]
     return Cell(scale * _or_nan(summary["mean"]), None if sem is None else errors * scale * sem)
+
+
+def over_seeds(summary: Mapping[str, Any] | None, scale: float = 1.0) -> Cell:
+    """The mean of a metric and the standard deviation over seeds; none where there is one, or one is not finite."""
+    if summary is None:
+        return Cell()
+    seeds = summary["seeds"]
+    spread = scale * statistics.stdev(seeds) if len(seeds) > 1 and None not in seeds else None
+    return Cell(scale * _or_nan(summary["mean"]), spread)
 
 
 def median(summary: Mapping[str, Any] | None) -> Cell:
