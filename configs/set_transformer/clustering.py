@@ -15,7 +15,8 @@ steps. deep_sets is the baseline of the code.
 form=code has the blocks of the released code, form=paper those of the paper (kvq_jax.nn.SET_FORMS), behind a linear
 layer to their width. op is that of all blocks; 'own' is softmax attention.
 
-`quick` has half of the width and the steps that it can take in some minutes, with the drop at the same share of them.
+`paper` has one seed; --config.train.seeds=5 has the five runs of the paper. `quick` has half of the width and the steps
+that it can take in some minutes, of SABs a fifth of those of others, with the drop at the same share of them.
 """
 
 from ml_collections import ConfigDict
@@ -105,6 +106,10 @@ EDITS = {
     "preset=quick,size=small,protocol=code": {"optimizer": dict(decay_begin=2500)},
     "preset=quick,size=large,protocol=paper": {"optimizer": dict(decay_begin=700)},
     "preset=quick,size=large,protocol=code": {"optimizer": dict(decay_begin=500)},
+    "preset=quick,size=small,model=sab_mean|sab_pma": {  # whose time grows with the square of the points
+        "train": dict(steps=1000),
+        "optimizer": dict(decay_begin=700),
+    },
     f"preset=quick,model={_POOLED}": {"model": dict(head=(64, 64, 64))},
     "preset=tiny": {
         "task": dict(min_size=20, max_size=50),

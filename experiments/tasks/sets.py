@@ -22,8 +22,8 @@ class SetTask(NamedTuple):
 class SetSampler:
     """Sets of n elements, n uniform in min_size..max_size.
 
-    A kind of sets has `draw(key, data)`, the SetTask of max_size elements, all of them there, and `truth_of(task)`, the
-    truth once elements have gone. An experiment whose batches share n gives `law`, `draw` and `fill` to its harness.
+    A kind of sets has `draw`, a set of max_size elements, and `with_truth`, what is true of those that are left of it.
+    An experiment whose batches share n gives `law`, `draw` and `fill` to its harness, another one `sample`.
     """
 
     min_size: int
