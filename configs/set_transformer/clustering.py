@@ -16,7 +16,7 @@ form=code has the blocks of the released code, form=paper those of the paper (kv
 layer to their width. op is that of all blocks; 'own' is softmax attention.
 
 `paper` has one seed; --config.train.seeds=5 has the five runs of the paper. `quick` has half of the width and the steps
-that it can take in some minutes, of SABs a fifth of those of others, with the drop at the same share of them.
+that it can take in some minutes, of SABs a third of those of others, with the drop at the same share of them.
 """
 
 from ml_collections import ConfigDict
@@ -97,13 +97,13 @@ EDITS = {
         "train": dict(size_classes=4, log_every=100),
         "evaluation": dict(em_tasks=50, validation_batches=8),
     },
-    "preset=quick,size=small": {"train": dict(steps=5000, validate_every=500, checkpoint_every=500)},
+    "preset=quick,size=small": {"train": dict(steps=3000, validate_every=500, checkpoint_every=500)},
     "preset=quick,size=large": {
         "train": dict(steps=1000, validate_every=200, checkpoint_every=200),
         "evaluation": dict(tasks=200, em_tasks=20),
     },
-    "preset=quick,size=small,protocol=paper": {"optimizer": dict(decay_begin=3500)},
-    "preset=quick,size=small,protocol=code": {"optimizer": dict(decay_begin=2500)},
+    "preset=quick,size=small,protocol=paper": {"optimizer": dict(decay_begin=2100)},
+    "preset=quick,size=small,protocol=code": {"optimizer": dict(decay_begin=1500)},
     "preset=quick,size=large,protocol=paper": {"optimizer": dict(decay_begin=700)},
     "preset=quick,size=large,protocol=code": {"optimizer": dict(decay_begin=500)},
     "preset=quick,size=small,model=sab_mean|sab_pma": {  # whose time grows with the square of the points

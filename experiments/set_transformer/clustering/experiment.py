@@ -1,7 +1,7 @@
 """Amortised clustering (Set Transformer, Section 5.3, Table 3): from points to the mixture that they come from.
 
 The network is trained on the likelihood of the points under the mixture that it predicts. It is judged by that of fresh
-sets (ll0), that after one step of EM from there (ll1), that of the true mixture (oracle_ll), and by the adjusted Rand
+sets (ll0), that after one step of EM from there (ll1), that of the true mixture (ll_oracle), and by the adjusted Rand
 index of each. Beside it stands EM by scikit-learn on the first of these sets.
 """
 
@@ -18,9 +18,11 @@ from experiments.harness.experiment import Experiment
 from experiments.set_transformer.clustering import host
 from experiments.set_transformer.networks import network, training
 from experiments.tasks.mixtures import Mixtures
-from kvq_jax.models.mixture import em_step, log_joint, log_likelihood, mixture_of
+from kvq_jax.models import SetNetwork
+from kvq_jax.models.mixture import Mixture, em_step, log_joint, log_likelihood, mixture_of
 
 SECTIONS = ("task", "model")
+_MIXTURES = ("0", "1", "_oracle")  # what the names of their metrics end in, in the order of `mixtures`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +45,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     task = settings.build(Mixtures, config.task, "config.task")
     model = network(config)
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
-    if model.num_outputs != task.clusters:
-        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {task.clusters} clusters")
+    _check_outputs(model, task)
 
     def predicted(variables, sets):
         return mixture_of(model.apply(variables, sets.x, mask=sets.mask), task.dimension)
@@ -53,17 +54,17 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return -log_likelihood(predicted(variables, batch), batch.x, batch.mask).mean(), ({}, {})
 
     def mixtures(variables, sets):
-        """Name -> mixture: the network's, that after a step of EM, the true one."""
+        """The network's mixture, that after a step of EM, and the true one."""
         first = predicted(variables, sets)
-        return {"0": first, "1": em_step(first, sets.x, sets.mask), "oracle": sets.truth.mixture}
+        return first, em_step(first, sets.x, sets.mask), sets.truth.mixture
 
     def evaluate(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
             values = {"x": sampled.x, "component": jnp.where(sampled.mask, sampled.truth.component, host.ABSENT)}
-            for name, mixture in mixtures(variables, sampled).items():
-                values[f"ll/{name}"] = log_likelihood(mixture, sampled.x, sampled.mask)
-                values[f"component/{name}"] = log_joint(mixture, sampled.x).argmax(-1).astype(jnp.int8)
+            for name, mixture in zip(_MIXTURES, mixtures(variables, sampled)):
+                values[f"ll{name}"] = log_likelihood(mixture, sampled.x, sampled.mask)
+                values[f"component{name}"] = log_joint(mixture, sampled.x).argmax(-1).astype(jnp.int8)
             return values
 
         found = over_tasks(one, key, evaluation.tasks, evaluation.batch_size)
@@ -71,37 +72,35 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def metrics(arrays):
         truth = arrays["component"]
-        values = {}
-        for mixture, name in {"0": "{}0", "1": "{}1", "oracle": "oracle_{}"}.items():
-            values[name.format("ll")] = arrays[f"ll/{mixture}"]
-            values[name.format("ari")] = host.rand_index(truth, arrays[f"component/{mixture}"])
+        values = {f"ll{name}": arrays[f"ll{name}"] for name in _MIXTURES}
+        values |= {f"ari{name}": host.rand_index(truth, arrays[f"component{name}"]) for name in _MIXTURES}
         x, component = arrays["x"][0], truth[0, : evaluation.em_tasks]  # the same sets under every seed
         return values | host.em_metrics(x, component, task.clusters, evaluation.em_starts)
 
     def examples(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            first, second, truth = map(_table, mixtures(variables, sampled).values())
+            first, second, truth = map(_table, mixtures(variables, sampled))
             shared = {"x": sampled.x, "there": sampled.mask, "truth": truth}
             return shared | {"prediction": first, "prediction_em": second}
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
     trained = training(model, task, task.dimension, config.train.size_classes)
-    made = Experiment(loss=loss, evaluate=evaluate, examples=examples, host=metrics, **trained)
-    _check_width(predicted, made, task)
-    return made
+    return Experiment(loss=loss, evaluate=evaluate, examples=examples, host=metrics, **trained)
 
 
-def _check_width(predicted, made: Experiment, task: Mixtures) -> None:
-    """Raises ConfigError where the outputs of the model describe no component."""
+def _check_outputs(model: SetNetwork, task: Mixtures) -> None:
+    """Raises ConfigError where the rows of the model are not the components of a mixture."""
+    if model.num_outputs != task.clusters:
+        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {task.clusters} clusters")
     try:
-        sets = jax.eval_shape(lambda key: task.sample(key, None), jax.random.key(0))
-        jax.eval_shape(lambda key, sets: predicted(made.init(key), sets), jax.random.key(0), sets)
+        rows = jax.ShapeDtypeStruct((model.num_outputs, model.out_features), jnp.float32)
+        jax.eval_shape(lambda rows: mixture_of(rows, task.dimension), rows)
     except ValueError as error:
-        raise ConfigError(f"config.model: {error}") from error
+        raise ConfigError(f"config.model.out_features: {error}") from error
 
 
-def _table(mixture):
+def _table(mixture: Mixture) -> jax.Array:
     """A mixture as rows of weight, mean and standard deviation, [K, 1 + 2 D]."""
     return jnp.concatenate([jnp.exp(mixture.log_weight)[..., None], mixture.mean, mixture.std], -1)

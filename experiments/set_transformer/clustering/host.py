@@ -34,13 +34,13 @@ def rand_index(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 def em_metrics(x: np.ndarray, truth: np.ndarray, clusters: int, starts: int) -> dict[str, np.ndarray]:
     """Likelihood of a point, Rand index and milliseconds of `fit` on each of T sets [T, N, D], truth [T, N]: [1, T]."""
-    values = {"em_ll": [], "em_ari": [], "em_ms": []}
+    values = {"ll_em": [], "ari_em": [], "ms_em": []}
     fit(x[0][truth[0] != ABSENT], clusters, 1)  # what is imported is not timed
     for points, component in zip(x, truth):
         there = component != ABSENT
         started = time.perf_counter()
         model = fit(points[there], clusters, starts)
-        values["em_ms"].append(1000 * (time.perf_counter() - started))
-        values["em_ll"].append(model.score(points[there]))
-        values["em_ari"].append(rand_index(component[there], model.predict(points[there])))
+        values["ms_em"].append(1000 * (time.perf_counter() - started))
+        values["ll_em"].append(model.score(points[there]))
+        values["ari_em"].append(rand_index(component[there], model.predict(points[there])))
     return {name: np.asarray(of_sets)[None] for name, of_sets in values.items()}

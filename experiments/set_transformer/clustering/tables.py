@@ -1,5 +1,6 @@
 """Table 3 of the Set Transformer and its table of large sets, amortised clustering; and the table of one run."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +15,8 @@ _PAPER = {"small": CLUSTERING, "large": LARGE}
 _METRICS = ("ll0", "ll1", "ari0", "ari1")
 # Rows that no network fills: name -> the metric in each column of _METRICS, where there is one.
 _OTHERS = {
-    "oracle (the true mixture)": ("oracle_ll", None, "oracle_ari", None),
-    "EM, scikit-learn": ("em_ll", None, "em_ari", None),
+    "oracle (the true mixture)": ("ll_oracle", None, "ari_oracle", None),
+    "EM, scikit-learn": ("ll_em", None, "ari_em", None),
 }
 
 
@@ -37,9 +38,7 @@ def run_table(results: Sequence[Result]) -> Table:
 def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Table:
     paper, columns, best = _PAPER[size], [], ""
     for metric in _METRICS:
-        cells = [
-            over_seeds(found[model].metrics[f"trained/{metric}"]) if model in found else Cell() for model in models
-        ]
+        cells = [over_seeds(_metric(found.get(model), metric), decimals=4) for model in models]
         columns.append(mark_best(cells, smaller_is_better=False) if len(models) > 1 else cells)
     if len(models) > 1:
         best = f"; {BEST}"
@@ -49,7 +48,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Tab
     for model, ll0, ll1, ari0, ari1 in zip(models, *columns):
         theirs = paper.get(model, (None, None))
         rows.append((label_of(model), [ll0, printed(theirs[0]), ll1, printed(theirs[1]), ari0, ari1]))
-    told, em = facts(own, "trained/ll0"), first.metrics["trained/em_ms"]
+    told, em = facts(own, "trained/ll0"), first.metrics["trained/ms_em"]
     task, evaluation = first.config["task"], first.config["evaluation"]
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
     caption = (
@@ -66,9 +65,17 @@ def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Tab
 
 def _others(result: Result, metrics: Sequence[str | None], paper: Mapping) -> list[Cell | str]:
     """The cells of the oracle or of EM, which no seed changes, so that any run has them."""
-    ll0, ll1, ari0, ari1 = (measured(result.metrics[f"trained/{name}"]) if name else "" for name in metrics)
-    theirs = printed(paper[ORACLE][0]) if "oracle" in metrics[0] else "(none)"
+    ll0, ll1, ari0, ari1 = (_of_sets(result, name) if name else "" for name in metrics)
+    theirs = printed(paper[ORACLE][0]) if metrics[0] == "ll_oracle" else "(none)"
     return [ll0, theirs, ll1, "", ari0, ari1]
+
+
+def _of_sets(result: Result, metric: str) -> Cell:
+    return dataclasses.replace(measured(_metric(result, metric)), decimals=4)
+
+
+def _metric(result: Result | None, name: str) -> Mapping | None:
+    return result and result.metrics[f"trained/{name}"]
 
 
 def _is_own(result: Result, size: str) -> bool:

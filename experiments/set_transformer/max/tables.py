@@ -28,7 +28,7 @@ def run_table(results: Sequence[Result]) -> Table:
 
 def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     summaries = [found[model].metrics["trained/mae"] if model in found else None for model in models]
-    cells, best = list(map(over_seeds, summaries)), ""
+    cells, best = [over_seeds(summary, decimals=4) for summary in summaries], ""
     if len(models) > 1:
         cells, best = mark_best(cells), f"; {BEST}"
     tasks = [Cell(measured(summary).error) if summary else Cell() for summary in summaries]
