@@ -100,6 +100,11 @@ def op(name: str, **positive: Any) -> str | dict[str, Any]:
     return dict(name=name) | _LEARNT[domain] | (positive if domain == "positive" else {})
 
 
+def swap(axes: Mapping[str, str]) -> Edits:
+    """Edits: the operator of the axis `op` in a model with a field of this name; 'own' leaves the model its own."""
+    return {} if axes["op"] == "own" else {"": {"model": dict(op=op(axes["op"]))}}
+
+
 def optimizer(name: str, learning_rate: float, **changes: Any) -> dict[str, Any]:
     """An optimizer section: `changes` of a constant rate without warm-up, momentum, weight decay or clipping."""
     for key in changes:

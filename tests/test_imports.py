@@ -29,6 +29,7 @@ ALLOWED = {
     "experiments.intention": _PAPER,
     "experiments.kvq": _PAPER,
     "experiments.neural_processes": _PAPER,
+    "experiments.set_transformer": _PAPER,
     "experiments.catalogue": {"experiments.harness"},
     "experiments.run": {"experiments.catalogue", "experiments.harness"},
     "configs": {"configs.common", "kvq_jax"},

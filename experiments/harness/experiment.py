@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from experiments.harness.size_classes import Sizes
 
@@ -15,19 +16,21 @@ Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """The functions of one cell of a table. All are pure and run inside jit.
+    """The functions of one cell of a table. All are pure, and all but `host` run inside jit.
 
     Attributes:
       init: key -> variables.
       sample: (key, data of one split) -> one task of fixed shapes; with `sizes`, what is random in it. The harness
         vmaps it over the keys of a batch.
       loss: (variables, batch, key) -> (scalar loss, (named scalar metrics, updated collections)).
-      evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks]. The key is a
-        constant of the program.
+      evaluate: (variables, data of the test split, key) -> name -> value of each evaluation task, [tasks]; with `host`
+        arrays of any shape. The key is a constant of the program.
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
       sizes: what gives the batches their sizes; None: every task has the same shapes.
+      host: what JAX cannot compute, outside jit: (name -> NumPy array [S, ...] of `evaluate` under each of S seeds) ->
+        name -> the value of each of some tasks, [S or 1, tasks]. None: what `evaluate` returns are the values.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -38,3 +41,4 @@ class Experiment:
     data: dict[str, PyTree]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     sizes: Sizes | None = None
+    host: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None

@@ -147,7 +147,7 @@ def _training(
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        metrics, examples = _evaluate(program, phases, data["test"])
+        metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
         return {
             "metrics": metrics,
             "facts": experiment.facts,
@@ -225,11 +225,11 @@ def _check_model(experiment: Experiment) -> None:
         raise ConfigError(f"config.model: {error}") from error
 
 
-def _evaluate(program: Program, phases: dict[str, TrainState], data) -> tuple[dict, dict]:
+def _evaluate(program: Program, phases: dict[str, TrainState], data, host: Callable[[dict], dict]) -> tuple[dict, dict]:
     """Metrics and examples of each phase, named '<phase>/<name>'; examples that phases share are kept once."""
     metrics, examples = {}, {}
     for phase, state in phases.items():
-        values = jax.device_get(program.evaluate(state, data))
+        values = host(jax.device_get(program.evaluate(state, data)))
         metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
         for name, array in jax.device_get(program.examples(state, data)).items():
             examples[f"{phase}/{name}" if name.startswith("prediction") else name] = array

@@ -14,11 +14,11 @@ class OptimizerSettings:
 
     name: str  # adam, adamw or sgd
     learning_rate: float  # the peak rate
-    schedule: str  # constant, cosine (to 0 at the last step) or exponential
+    schedule: str  # constant, cosine (to 0 at the last step), exponential or drop (once)
     warmup_steps: int  # linear warm-up from 0; 0 for none
-    decay_begin: int  # exponential: the step the decay begins at
+    decay_begin: int  # exponential: the step the decay begins at; drop: the step of the drop
     decay_steps: int  # exponential: steps for one factor of decay_rate
-    decay_rate: float
+    decay_rate: float  # drop: of the whole drop
     momentum: float  # sgd only
     weight_decay: float  # added to the gradient (adam, sgd) or decoupled (adamw)
     clip_norm: float  # global norm; 0 for no clipping
@@ -32,10 +32,15 @@ def _exponential(s: OptimizerSettings, steps: int) -> optax.Schedule:
     return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, transition_begin=s.decay_begin)
 
 
+def _drop(s: OptimizerSettings, steps: int) -> optax.Schedule:
+    return optax.piecewise_constant_schedule(s.learning_rate, {s.decay_begin: s.decay_rate})
+
+
 _SCHEDULES = {
     "constant": lambda s, steps: optax.constant_schedule(s.learning_rate),
     "cosine": lambda s, steps: optax.cosine_decay_schedule(s.learning_rate, max(steps - s.warmup_steps, 1)),
     "exponential": _exponential,
+    "drop": _drop,
 }
 _RULES = {
     "adam": lambda s, rate: optax.adam(rate),

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ class Cell:
       mean: the number; None for a cell that no run fills, NaN for a run whose number is not finite.
       error: its standard error, in the unit of the mean; None where there is none.
       best: whether it is the best of its column.
-      decimals: digits after the point, for a paper's number, shown as it prints it; None for three significant digits.
+      decimals: digits after the point, as a paper prints its number; None for three significant digits.
     """
 
     mean: float | None = None
@@ -70,6 +71,15 @@ def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: floa
         return Cell()
     sem = summary["sem"]
     return Cell(scale * _or_nan(summary["mean"]), None if sem is None else errors * scale * sem)
+
+
+def over_seeds(summary: Mapping[str, Any] | None, decimals: int | None = None) -> Cell:
+    """The mean of a metric and the standard deviation over seeds; none where there is one, or one is not finite."""
+    if summary is None:
+        return Cell()
+    seeds = summary["seeds"]
+    spread = statistics.stdev(seeds) if len(seeds) > 1 and None not in seeds else None
+    return Cell(_or_nan(summary["mean"]), spread, decimals=decimals)
 
 
 def median(summary: Mapping[str, Any] | None) -> Cell:

@@ -5,7 +5,7 @@ MODELS has every model of a regression, from a context to predictions at targets
     model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
     model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
 
-CLASSIFIERS, WEIGHT_REGRESSORS and TARGET_REGRESSORS are models with another call: see their files.
+CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS and SET_NETWORKS are models with another call: see their files.
 """
 
 from typing import NamedTuple
@@ -37,6 +37,7 @@ from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
 from kvq_jax.models.pair import PairRegressor
 from kvq_jax.models.points import Points, join, padded, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
+from kvq_jax.models.set_networks import SET_NETWORKS, SetNetwork
 from kvq_jax.models.weight_regressors import (
     AttentionTarget,
     AttentionWeights,

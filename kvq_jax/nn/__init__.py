@@ -19,5 +19,5 @@ from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, Pr
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.positions import fourier_features
 from kvq_jax.nn.resnet import RESNETS, ResNet
-from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS
+from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS, SetBlock
 from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer

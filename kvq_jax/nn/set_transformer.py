@@ -16,6 +16,7 @@ be any finite number. With no element left, the heads are zeros, and only what c
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -67,8 +68,12 @@ class SetBlock(Block):
 
     def mab(self, name: str) -> "MAB":
         """A MAB with the fields of this block."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(SetBlock)}
-        return MAB(**{**fields, "name": name, "parent": self})
+        return self.block(MAB, name)
+
+    def block(self, cls: "type[SetBlock]", name: str, **fields: Any) -> "SetBlock":
+        """A block of a class, with the fields that all blocks share from this one, and `fields` of its own."""
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(SetBlock)}
+        return cls(**{**shared, **fields, "name": name, "parent": self})
 
 
 class MAB(SetBlock):

@@ -62,3 +62,9 @@ def test_warmup_then_cosine_to_zero():
 def test_refuses(section, message):
     with pytest.raises(ConfigError, match=message):
         build_optimizer(OptimizerSettings(**common.optimizer(**section)), 10)
+
+
+def test_a_rate_that_drops_once():
+    section = dict(schedule="drop", decay_begin=2, decay_rate=0.1)
+    made = updates([1.0] * 4, name="sgd", learning_rate=0.5, **section)
+    np.testing.assert_allclose(-made, [0.5, 0.5, 0.05, 0.05], rtol=1e-6)

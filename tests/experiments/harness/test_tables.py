@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from experiments.harness.errors import ConfigError
-from experiments.harness.tables import Cell, Table, mark_best, measured, median, render
+from experiments.harness.tables import Cell, Table, mark_best, measured, median, over_seeds, render
 
 TABLE = Table(
     "MSE & more",
@@ -87,6 +87,13 @@ def test_what_is_not_finite_is_neither_missing_nor_best():
     assert [cell.best for cell in mark_best(cells)] == [False, False, True]
     text = render(Table("", ["model", "a"], [("x", [cells[0]]), ("y", [cells[2]])], ""), "csv")
     assert text == "model,a,a sem\nx,not finite,\ny,50.0,2.0\n"
+
+
+def test_errors_over_seeds():
+    summary = dict(mean=3.0, sem=0.1, median=3.0, n=5)
+    assert over_seeds(summary | dict(seeds=[2.0, 4.0])) == Cell(3.0, 2**0.5)
+    assert over_seeds(summary | dict(seeds=[3.0])) == Cell(3.0) and over_seeds(None) == Cell()
+    assert over_seeds(summary | dict(mean=None, seeds=[3.0, None])).text() == "not finite"
 
 
 def test_terminal():

@@ -1,0 +1,88 @@
+"""Table 3 of the Set Transformer and its table of large sets, amortised clustering; and the table of one run."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured, over_seeds
+from experiments.set_transformer.labels import described, label_of, own_op, variant
+from experiments.set_transformer.paper_numbers import CLUSTERING, LARGE, ORACLE, printed
+
+CONFIG = "set_transformer/clustering"
+CONFIGS = (CONFIG,)
+_PAPER = {"small": CLUSTERING, "large": LARGE}
+_METRICS = ("ll0", "ll1", "ari0", "ari1")
+# Rows that no network fills: name -> the metric in each column of _METRICS, where there is one.
+_OTHERS = {
+    "oracle (the true mixture)": ("ll_oracle", None, "ari_oracle", None),
+    "EM, scikit-learn": ("ll_em", None, "ari_em", None),
+}
+
+
+def clustering(results: Sequence[Result], size: str) -> Table | None:
+    """Every model of the paper's table for sets of one size, 'small' or 'large'. None without results."""
+    own = [result for result in results if result.name == CONFIG and _is_own(result, size)]
+    found = comparable(own, CONFIG, lambda result: result.axes["model"], variant=variant)
+    models = [model for model in _PAPER[size] if model != ORACLE]
+    return _table(found, [*models, *(model for model in found if model not in models)], size) if found else None
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """One run: its likelihoods and Rand indices beside the paper's, the oracle's and those of EM."""
+    (result,) = results
+    model = result.axes["model"]
+    return _table({model: result}, [model], result.axes["size"])
+
+
+def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Table:
+    paper, columns, best = _PAPER[size], [], ""
+    for metric in _METRICS:
+        cells = [over_seeds(_metric(found.get(model), metric), decimals=4) for model in models]
+        columns.append(mark_best(cells, smaller_is_better=False) if len(models) > 1 else cells)
+    if len(models) > 1:
+        best = f"; {BEST}"
+    own = list(found.values())
+    first = own[0]
+    rows = [(name, _others(first, metrics, paper)) for name, metrics in _OTHERS.items()]
+    for model, ll0, ll1, ari0, ari1 in zip(models, *columns):
+        theirs = paper.get(model, (None, None))
+        rows.append((label_of(model), [ll0, printed(theirs[0]), ll1, printed(theirs[1]), ari0, ari1]))
+    told, em = facts(own, "trained/ll0"), first.metrics["trained/ms_em"]
+    task, evaluation = first.config["task"], first.config["evaluation"]
+    steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
+    caption = (
+        f"{described(first)}; {task['clusters']} clusters, {task['min_size']} to {task['max_size']} points; {steps} "
+        f"steps of {batch} sets. Log-likelihood of a point and adjusted Rand index (ARI), by the network (0) and after "
+        f"one step of EM (1): mean over {told['seeds']} seed(s) and {told['n']} sets ± standard deviation of the "
+        f"seeds{best}; the oracle and EM, which have no seeds, ± standard error over sets. EM starts "
+        f"{evaluation['em_starts']} times from k-means++, on {em['n']} of the sets, and takes {measured(em).text()} ms "
+        "a set, on the CPU of the run."
+    )
+    columns = ["model", "LL0", "the paper's", "LL1", "the paper's LL1", "ARI0", "ARI1"]
+    return Table("Amortised clustering", columns, rows, caption, error="error", facts=told)
+
+
+def _others(result: Result, metrics: Sequence[str | None], paper: Mapping) -> list[Cell | str]:
+    """The cells of the oracle or of EM, which no seed changes, so that any run has them."""
+    ll0, ll1, ari0, ari1 = (_of_sets(result, name) if name else "" for name in metrics)
+    theirs = printed(paper[ORACLE][0]) if metrics[0] == "ll_oracle" else "(none)"
+    return [ll0, theirs, ll1, "", ari0, ari1]
+
+
+def _of_sets(result: Result, metric: str) -> Cell:
+    return dataclasses.replace(measured(_metric(result, metric)), decimals=4)
+
+
+def _metric(result: Result | None, name: str) -> Mapping | None:
+    return result and result.metrics[f"trained/{name}"]
+
+
+def _is_own(result: Result, size: str) -> bool:
+    return result.axes["size"] == size and own_op(result)
+
+
+TABLES = {
+    "set_transformer/table3": functools.partial(clustering, size="small"),
+    "set_transformer/large": functools.partial(clustering, size="large"),
+}

@@ -1,0 +1,33 @@
+"""What the experiments of the Set Transformer share: networks on sets, and batches of one size or of several."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from experiments.harness import settings
+from experiments.harness.experiment import NO_DATA
+from experiments.harness.size_classes import Sizes, choose_classes
+from experiments.tasks.sets import SetSampler
+from kvq_jax.models import SET_NETWORKS, SetNetwork
+
+
+def network(config: ConfigDict) -> SetNetwork:
+    """The network of the config's `model` section. Raises ConfigError."""
+    return settings.build_named(SET_NETWORKS, config.model, "config.model")
+
+
+def training(model: SetNetwork, task: SetSampler, width: int, size_classes: int) -> dict[str, Any]:
+    """Experiment.init, sample, sizes and data: elements are `width` wide, and all of them are drawn from keys.
+
+    With size classes the sets of a batch share their number of elements; with 0 each has its own, and a mask.
+    """
+
+    def init(key):
+        return model.init(key, jnp.zeros((task.max_size, width)))
+
+    if not size_classes:
+        return dict(init=init, sample=task.sample, data=NO_DATA)
+    return dict(
+        init=init, sample=task.draw, data=NO_DATA, sizes=Sizes(choose_classes(task.law, size_classes), task.fill)
+    )

@@ -1,0 +1,61 @@
+"""Which operators solve the tasks on sets: the Set Transformer with each of them where attention stood. Ours."""
+
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
+from experiments.set_transformer.labels import label, own_op, variant
+from kvq_jax.ops import OPERATORS
+
+_MAX, _CLUSTERING = "set_transformer/max", "set_transformer/clustering"
+# Name of a config -> the model whose operator changes.
+_MODEL = {_MAX: "sab_pma", _CLUSTERING: "isab16_pma"}
+# Head of a column -> config, metric, whether smaller is better.
+_COLUMNS = {
+    "maximum, MAE": (_MAX, "mae", True),
+    "clustering, LL0": (_CLUSTERING, "ll0", False),
+    "clustering, LL1": (_CLUSTERING, "ll1", False),
+    "clustering, ARI0": (_CLUSTERING, "ari0", False),
+}
+_OWN = "softmax"  # the operator of op=own
+
+
+def operators(results: Sequence[Result]) -> Table | None:
+    """Every operator but those of labels, by task. None without results."""
+    found = {name: _by_op(results, name) for name in _MODEL}
+    if not any(found.values()):
+        return None
+    ops = [name for name, operator in OPERATORS.items() if not operator.labels]
+    columns = [
+        mark_best([_cell(found[config].get(op), metric) for op in ops], smaller)
+        for config, metric, smaller in _COLUMNS.values()
+    ]
+    caption = "; ".join(_told(name, own) for name, own in found.items() if own)
+    return Table(
+        "Which operators solve tasks on sets",
+        ["operator", *_COLUMNS],
+        [(op, list(cells)) for op, *cells in zip(ops, *columns)],
+        f"{caption}. Mean ± standard error over sets; {BEST}. No paper has this table.",
+    )
+
+
+def _by_op(results: Sequence[Result], name: str) -> dict[str, Result]:
+    own = [result for result in results if result.name == name and result.axes["model"] == _MODEL[name]]
+    return comparable(own, name, _op, variant=variant)
+
+
+def _op(result: Result) -> str:
+    return _OWN if own_op(result) else result.axes["op"]
+
+
+def _cell(result: Result | None, metric: str) -> Cell:
+    return measured(result and result.metrics[f"trained/{metric}"])
+
+
+def _told(name: str, own: Mapping[str, Result]) -> str:
+    first, runs = next(iter(own.values())), own.values()
+    steps, seeds = several(run.steps for run in runs), several(len(run.content["seeds"]) for run in runs)
+    return f"{name}: preset {first.preset}, {label(first)}, form={first.axes['form']}, {steps} steps, {seeds} seed(s)"
+
+
+TABLES = {"set_transformer/operators": operators}

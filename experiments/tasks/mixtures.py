@@ -1,0 +1,54 @@
+"""Points of mixtures of Gaussians, to be clustered (Set Transformer, Section 5.3, Table 3)."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.tasks.sets import SetSampler, SetTask
+from kvq_jax.models.mixture import Mixture
+
+
+class Clustering(NamedTuple):
+    """What no network sees."""
+
+    mixture: Mixture  # that the points are drawn from
+    component: jax.Array  # int8 [N]: of each point
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixtures(SetSampler):
+    """`clusters` Gaussians of one `std`; means uniform in a box, weights Dirichlet(1, ..., 1)."""
+
+    clusters: int
+    dimension: int
+    position: tuple  # lowest and highest coordinate of a mean
+    std: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.clusters < 1 or self.dimension < 1 or not self.std > 0:
+            raise ValueError(
+                f"clusters and dimension must be at least 1 and std positive, got {self.clusters}, {self.dimension} "
+                f"and {self.std}"
+            )
+
+    def draw(self, key: jax.Array, data: None) -> SetTask:
+        """max_size points of one mixture, with a Clustering as the truth. `data` is not used."""
+        mean_key, weight_key, component_key, noise_key = jax.random.split(key, 4)
+        low, high = self.position
+        mean = jax.random.uniform(mean_key, (self.clusters, self.dimension), minval=low, maxval=high)
+        # Independent exponentials over their sum are Dirichlet(1, ..., 1).
+        parts = jax.random.exponential(weight_key, (self.clusters,))
+        below = jnp.cumsum(parts) / parts.sum()
+        lots = jax.random.uniform(component_key, (self.max_size,))
+        component = (lots[:, None] >= below[:-1]).sum(-1)
+        x = mean[component] + self.std * jax.random.normal(noise_key, (self.max_size, self.dimension))
+        mixture = Mixture(jnp.log(parts) - jnp.log(parts.sum()), mean, jnp.full_like(mean, self.std))
+        return SetTask(x, None, Clustering(mixture, component.astype(jnp.int8)))
+
+    def with_truth(self, task: SetTask) -> SetTask:
+        """The task with the components of the points that are left."""
+        truth = task.truth
+        return task._replace(truth=truth._replace(component=truth.component[: len(task.x)]))

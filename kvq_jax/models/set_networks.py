@@ -1,0 +1,164 @@
+"""From a set to k rows: every network of Tables 1 to 3 of the Set Transformer (Lee et al. 2019, arXiv 1810.00825).
+
+A network is an encoder, a pooling, a decoder and a head. Each row of the tables is a choice of these parts, and
+SET_NETWORKS names the choices. DeepSets (Zaheer et al. 2017, arXiv 1703.06114) is one of them.
+
+Of a mask, True = take part: a masked element is an absent one. A set without elements is pooled to zeros, by PMA to
+what comes from its seeds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from kvq_jax.names import choose
+from kvq_jax.nn import ISAB, MLP, PMA, SAB, Linear, Mixer, SetBlock, set_mean
+from kvq_jax.nn.mlp import parameter
+from kvq_jax.nn.set_transformer import points_init
+
+
+def set_sum(rows: Array, mask: Array | None = None) -> Array:
+    """The sum of the rows [..., N, k] that mask [..., N] keeps, [..., 1, k]."""
+    rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
+    return rows.sum(-2, keepdims=True)
+
+
+def set_max(rows: Array, mask: Array | None = None) -> Array:
+    """The largest of each feature over the rows [..., N, k] that mask [..., N] keeps, [..., 1, k]; 0 if it keeps none.
+
+    Raises ValueError for N = 0.
+    """
+    if mask is None:
+        return rows.max(-2, keepdims=True)
+    largest = jnp.where(mask[..., None], rows, jnp.finfo(rows.dtype).min).max(-2, keepdims=True)
+    return jnp.where(mask.any(-1)[..., None, None], largest, 0)
+
+
+class SetNetwork(SetBlock):
+    """k rows that do not depend on the order of a set.
+
+        rows = SAB(...SAB(pool(encoder(X)))),  output = head(rows)
+
+    where PMA pools to num_seeds rows and every other pooling to one. With as many rows as outputs the head acts on each
+    row. With another number it acts on all of them side by side, and its output is cut into num_outputs rows.
+
+    The fields of SetBlock are those of all its blocks; `op` is that of the dot-product pooling too. residual='paper'
+    adds the elements to features of width dim: it needs embed=True where the elements are not so wide.
+
+    Raises ValueError as SetBlock and for an unknown encoder or pooling.
+    """
+
+    encoder: str = "sab"  # a name of ENCODERS
+    encoder_layers: int = 2
+    activate_last: bool = True  # whether the last row-wise layer of an encoder has its ReLU; blocks always do
+    num_inducing: int = 16  # of each ISAB
+    pooling: str = "pma"  # a name of POOLINGS
+    num_seeds: int = 1  # of PMA
+    decoder_layers: int = 0  # SABs after the pooling
+    head: Sequence[int] = ()  # widths of the layers with ReLU before the last, linear one
+    num_outputs: int = 1
+    out_features: int = 1
+    embed: bool = False  # a linear layer before the encoder, from elements of any width to dim
+
+    @nn.compact
+    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
+        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features]."""
+        encode, pool = choose(ENCODERS, self.encoder, "encoder"), choose(POOLINGS, self.pooling, "pooling")
+        if self.embed:
+            x = Linear(self.dim, **self.inits, name="embed")(x)
+        rows = pool(self, encode(self, x, mask), mask)
+        for index in range(self.decoder_layers):
+            rows = self.block(SAB, f"decoder_{index}")(rows)
+        if rows.shape[-2] == self.num_outputs:
+            return MLP((*self.head, self.out_features), **self.inits, name="head")(rows)
+        side_by_side = rows.reshape(*rows.shape[:-2], -1)
+        output = MLP((*self.head, self.num_outputs * self.out_features), **self.inits, name="head")(side_by_side)
+        return output.reshape(*output.shape[:-1], self.num_outputs, self.out_features)
+
+
+def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | None], Array]:
+    """An encoder of layers relu(x W + b), or of Zaheer's relu(x W + pool(X) V + b), which is equivariant."""
+
+    def encode(net: SetNetwork, x: Array, mask: Array | None) -> Array:
+        for index in range(net.encoder_layers):
+            inputs = (x,) if pool is None else (x, pool(x, mask))
+            x = Linear(net.dim, **net.inits, name=f"encoder_{index}")(*inputs)
+            if net.activate_last or index < net.encoder_layers - 1:
+                x = nn.relu(x)
+        return x
+
+    return encode
+
+
+def _blocks(cls: type[SetBlock], *own: str) -> Callable[[SetNetwork, Array, Array | None], Array]:
+    """An encoder of blocks of a class, which has the fields `own` beside those of SetBlock."""
+
+    def encode(net: SetNetwork, x: Array, mask: Array | None) -> Array:
+        for index in range(net.encoder_layers):
+            x = net.block(cls, f"encoder_{index}", **{field: getattr(net, field) for field in own})(x, mask=mask)
+        return x
+
+    return encode
+
+
+def _dot_product(net: SetNetwork, x: Array, mask: Array | None) -> Array:
+    """The average of the elements, weighed by softmax(X q / sqrt(dim)) with a learnt q, or as another op weighs them.
+
+    The paper names this pooling (after Yang et al. 2018 and Ilse et al. 2018) and prints no formula.
+    """
+    query = parameter(net, "query", points_init, (1, 1, x.shape[-1]))[0] / jnp.sqrt(x.shape[-1])
+    return Mixer(net.op, name="mixer")(query, x, x, mask=mask)
+
+
+def _pma(net: SetNetwork, x: Array, mask: Array | None) -> Array:
+    return net.block(PMA, "pool", num_seeds=net.num_seeds)(x, mask=mask)
+
+
+# Name -> function(network, x [..., N, a], mask) -> [..., N, dim].
+ENCODERS = {
+    "rff": _rows(),
+    "rffp_mean": _rows(set_mean),
+    "rffp_max": _rows(set_max),
+    "sab": _blocks(SAB),
+    "isab": _blocks(ISAB, "num_inducing"),
+}
+
+# Name -> function(network, x [..., N, dim], mask) -> [..., rows, dim].
+POOLINGS = {
+    "mean": lambda net, x, mask: set_mean(x, mask),
+    "sum": lambda net, x, mask: set_sum(x, mask),
+    "max": lambda net, x, mask: set_max(x, mask),
+    "dotprod": _dot_product,
+    "pma": _pma,
+}
+
+
+class SetModel(NamedTuple):
+    """A row of the tables."""
+
+    label: str  # as the paper writes it
+    parts: Mapping[str, Any]  # fields of SetNetwork
+    cls: type[nn.Module] = SetNetwork
+
+
+# The paper's own first, in the order of its tables.
+SET_NETWORKS = {
+    "rff_mean": SetModel("rFF + Pooling (mean)", dict(encoder="rff", pooling="mean")),
+    "rff_sum": SetModel("rFF + Pooling (sum)", dict(encoder="rff", pooling="sum")),
+    "rff_max": SetModel("rFF + Pooling (max)", dict(encoder="rff", pooling="max")),
+    "rffp_mean": SetModel("rFFp-mean + Pooling", dict(encoder="rffp_mean", pooling="mean")),
+    "rffp_max": SetModel("rFFp-max + Pooling", dict(encoder="rffp_max", pooling="mean")),
+    "rff_dotprod": SetModel("rFF + Dotprod", dict(encoder="rff", pooling="dotprod")),
+    "sab_mean": SetModel("SAB + Pooling", dict(encoder="sab", pooling="mean")),
+    "sab_dotprod": SetModel("SAB + Dotprod", dict(encoder="sab", pooling="dotprod")),
+    "isab16_mean": SetModel("ISAB (16) + Pooling", dict(encoder="isab", num_inducing=16, pooling="mean")),
+    "rff_pma": SetModel("rFF + PMA", dict(encoder="rff", pooling="pma")),
+    "sab_pma": SetModel("SAB + PMA", dict(encoder="sab", pooling="pma")),
+    "isab16_pma": SetModel("ISAB (16) + PMA", dict(encoder="isab", num_inducing=16, pooling="pma")),
+    "isab32_pma": SetModel("ISAB (32) + PMA", dict(encoder="isab", num_inducing=32, pooling="pma")),
+    "isab64_pma": SetModel("ISAB (64) + PMA", dict(encoder="isab", num_inducing=64, pooling="pma")),
+    "deep_sets": SetModel("DeepSets", dict(encoder="rff", activate_last=False, pooling="mean")),
+}

@@ -1,0 +1,101 @@
+"""Amortised clustering: a run at preset tiny with its metrics of the host, Table 3 and Figure 4."""
+
+import csv
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+from configs.set_transformer import clustering as config_file
+from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.set_transformer.clustering import experiment as clustering
+from experiments.set_transformer.clustering import figures, host
+from experiments.set_transformer.clustering.tables import TABLES, run_table
+from kvq_jax.models.mixture import Mixture, log_likelihood
+
+
+def build(arg, **model):
+    config = config_file.get_config(arg)
+    config.model.update(model)
+    return clustering.build(config, split_evaluation(config.evaluation)[1], None)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    config = config_file.get_config("model=rff_pma,preset=tiny")
+    return launch(config, tmp_path_factory.mktemp("run") / "run", Options(), Console(quiet=True))
+
+
+def test_metrics_of_a_tiny_run(result):
+    found = {name.removeprefix("trained/"): summary for name, summary in result.metrics.items()}
+    assert set(found) == {*("ll0", "ll1", "ari0", "ari1", "ll_oracle", "ari_oracle"), *("ll_em", "ari_em", "ms_em")}
+    assert {found[name]["n"] for name in ("ll0", "ari0", "ari_oracle")} == {6} and found["ll_em"]["n"] == 2
+    assert len(found["ll0"]["seeds"]) == 2 and len(found["ll_em"]["seeds"]) == 1
+    assert found["ll0"]["mean"] < found["ll1"]["mean"] and found["ll0"]["mean"] < found["ll_oracle"]["mean"]
+    assert found["ari_oracle"]["mean"] > 0.5 and found["ll_oracle"]["seeds"][0] == found["ll_oracle"]["seeds"][1]
+    assert found["ms_em"]["mean"] > 0
+
+
+def test_the_loss_is_minus_the_likelihood_under_what_is_predicted():
+    made = build("model=rff_mean,preset=tiny")
+    shapes = jax.eval_shape(made.init, jax.random.key(0))
+    still = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)  # all components at 0
+    drawn = jax.vmap(lambda key: made.sample(key, None))(jax.random.split(jax.random.key(1), 4))
+    batch = jax.vmap(lambda draw: made.sizes.fill(draw, (50, 0), (30, 0)))(drawn)
+    alone = Mixture(np.zeros(1, np.float32), np.zeros((1, 2), np.float32), np.full((1, 2), np.log(2), np.float32))
+    expected = -np.mean([log_likelihood(alone, x[:30]) for x in np.asarray(batch.x)])
+    assert made.loss(still, batch, None)[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_rand_index_and_em_of_points_that_are_there():
+    truth = np.array([[0, 0, 1, 1, -1], [0, 1, 0, 1, 0]])
+    found = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
+    index = host.rand_index(truth, found)
+    assert index.shape == (2,) and index[0] == 1 and index[1] < 0.2
+    rng = np.random.default_rng(0)
+    component = rng.integers(0, 2, (3, 60))
+    x = rng.normal(size=(3, 60, 2)) * 0.1 + 4 * component[..., None]
+    x[:, 50:], component[:, 50:] = 100, host.ABSENT
+    metrics = host.em_metrics(x, component, clusters=2, starts=2)
+    assert all(values.shape == (1, 3) for values in metrics.values())
+    np.testing.assert_array_equal(metrics["ari_em"], 1)
+    # The entropy of two far clusters: log 2, and log(2 pi e 0.1^2) of each.
+    np.testing.assert_allclose(metrics["ll_em"].mean(), -np.log(2) - np.log(2 * np.pi * np.e * 0.01), atol=0.25)
+
+
+def test_tables_and_figures_of_a_tiny_run(result, tmp_path):
+    rows = dict(TABLES["set_transformer/table3"]([result]).rows)
+    assert rows["rFF + PMA"][0].known and rows["rFF + PMA"][1].text() == "-1.6680 ± 0.0040"
+    assert not rows["SAB + PMA"][0].known and rows["SAB + PMA"][3].text() == "-1.4619 ± 0.0048"
+    assert rows["oracle (the true mixture)"][1].text() == "-1.4726" and rows["EM, scikit-learn"][0].known
+    assert TABLES["set_transformer/large"]([result]) is None and TABLES["set_transformer/table3"]([]) is None
+    table = run_table([result])
+    assert len(table.rows) == 3 and "2 of the sets" in table.caption
+    for path in (
+        figures.run_figure([result], tmp_path),
+        figures.FIGURES["set_transformer/figure4"]([result], tmp_path),
+    ):
+        assert path.stat().st_size > 10_000
+        with path.with_suffix(".csv").open() as file:
+            assert len(list(csv.reader(file))) == 1 + 4 * 4
+    with pytest.raises(UserError, match="set_transformer/clustering; there are none"):
+        figures.FIGURES["set_transformer/figure4"]([], tmp_path)
+
+
+def test_protocols():
+    paper, code = (config_file.get_config(f"model=isab32_pma,protocol={p},preset=paper") for p in ("paper", "code"))
+    assert (paper.task.min_size, paper.task.max_size, paper.optimizer.decay_begin) == (100, 500, 35_000)
+    assert (code.task.min_size, code.task.max_size, code.optimizer.decay_begin) == (300, 599, 25_000)
+    assert (paper.model.out_features, code.model.out_features) == (5, 4)
+    assert (paper.model.decoder_layers, code.model.decoder_layers) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [(dict(num_outputs=3), "num_outputs: 3 of 4 clusters"), (dict(out_features=7), "7 numbers for a component of 2")],
+)
+def test_what_describes_no_mixture_is_refused(model, message):
+    with pytest.raises(ConfigError, match=message):
+        build("preset=tiny", **model)
