@@ -36,13 +36,11 @@ def run_table(results: Sequence[Result]) -> Table:
 
 
 def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Table:
-    paper, columns, best = _PAPER[size], [], ""
+    paper, columns, several_models = _PAPER[size], [], len(models) > 1
     for metric in _METRICS:
         cells = [over_seeds(_metric(found.get(model), metric), decimals=4) for model in models]
-        columns.append(mark_best(cells, smaller_is_better=False) if len(models) > 1 else cells)
-    if len(models) > 1:
-        best = f"; {BEST}"
-    own = list(found.values())
+        columns.append(mark_best(cells, smaller_is_better=False) if several_models else cells)
+    own, best = list(found.values()), f"; {BEST}" if several_models else ""
     first = own[0]
     rows = [(name, _others(first, metrics, paper)) for name, metrics in _OTHERS.items()]
     for model, ll0, ll1, ari0, ari1 in zip(models, *columns):
