@@ -52,7 +52,10 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 # The field of a model whose operator the axis names.
 _OPS = {"model=anp": "op", "model=cmanp": "cross_op"}
+_DATA = "|".join(IMAGES)
 AXES = {
+    f"data={_DATA}": {"evaluation": dict(example_shown=("half", "resolution"))},
+    f"data={_DATA},model=anp": {"evaluation": dict(example_shown=("half", "resolution", "attention"))},
     "attention=uniform": {"model": dict(op="uniform", num_heads=0, key_depth=0, self_attention=False)},
     "attention=laplace": {"model": dict(op="laplace", num_heads=0, key_depth=0, scaling="none", self_attention=False)},
     "attention=dot_product": {"model": dict(num_heads=0, scaling="head", self_attention=False)},
