@@ -26,8 +26,6 @@ DATA = ("digits", "mnist", "emnist", "celeba32", "celeba64", "celeba128")
 _OWN = "trained/prediction_"  # among the examples of a result
 _IMAGES = 2  # of them are drawn, of different parts where there are some
 _SAMPLES = 2
-_CELL, _NAMES = 0.42, 0.75  # inches: the side of an image, the width of the names of rows
-_ACROSS = 4  # panels in a line
 
 Runs = Mapping[str, Result]  # how a run is named in a picture -> its result
 
@@ -97,12 +95,12 @@ def half(results: Sequence[Result], folder: Path, data: str) -> Path:
     for part, image in _chosen(shown):
         truth = next(iter(shown.values())).examples["truth"][part, image]
         upper = montage.observed(truth, np.arange(truth.shape[0] // 2 * truth.shape[1]))
-        rows = {"observed, truth": [upper, truth]}
+        rows = {}
         for label, result in shown.items():
             mean, std, samples = (_of(result, f"half_{what}", part, image) for what in ("mean", "std", "samples"))
-            rows[label] = [mean, montage.spread(std, white), *samples]
-        panels.append((rows, ["mean", "std", *(f"sample {number + 1}" for number in range(len(samples)))]))
-    return drawing.save(_panels(panels, _heading("Lower half", shown, white)), folder / f"{name}.png")
+            rows[label] = [upper, mean, montage.spread(std, white), *samples, truth]
+        panels.append((rows, ["seen", "mean", "std", *["sample"] * len(samples), "truth"]))
+    return drawing.save(montage.panels(panels, _heading("Lower half", shown, white), side=0.7), folder / f"{name}.png")
 
 
 def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
@@ -114,14 +112,15 @@ def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
     for part, image in _chosen(shown):
         arrays = next(iter(shown.values())).examples
         truth, coarse = arrays["truth"][part, image], arrays["coarse"][part, image]
-        rows = {"observed": [coarse, coarse, truth, truth]}
+        rows = {}
         for label, result in shown.items():
             names = ("coarse_mean", "coarse_std", "fine_mean", "fine_std")
             mean, std, fine, fine_std = (_of(result, of, part, image) for of in names)
-            rows[label] = [mean, montage.spread(std, white), fine, montage.spread(fine_std, white)]
-        sides = [f"{length.shape[0]} to {to.shape[0]}" for length, to in ((coarse, truth), (truth, fine))]
-        panels.append((rows, [sides[0], "std", sides[1], "std"]))
-    return drawing.save(_panels(panels, _heading("Resolution mapping", shown, white)), folder / f"{name}.png")
+            rows[label] = [coarse, mean, montage.spread(std, white), truth, fine, montage.spread(fine_std, white)]
+        sides = [str(len(image)) for image in (coarse, mean, truth, fine)]
+        panels.append((rows, [sides[0], f"to {sides[1]}", "std", sides[2], f"to {sides[3]}", "std"]))
+    figure = montage.panels(panels, _heading("Resolution mapping", shown, white), side=0.9)
+    return drawing.save(figure, folder / f"{name}.png")
 
 
 def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
@@ -138,8 +137,9 @@ def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
             rows[label] = [montage.marked(truth, *at), *map(montage.heat, maps)]
         most = max(map(len, rows.values())) - 1
         panels.append((rows, ["pixel", *(f"head {number + 1}" for number in range(most))]))
-    heading = f"Attention to all pixels in the prediction of one (red), {_quoted(shown)}; blue: negative"
-    return drawing.save(_panels(panels, heading, across=1), folder / f"{name}.png")
+    heading = f"Attention of ANP at one pixel (red), {_quoted(shown)} (preset {result.preset})"
+    heading += "\nblack or white: 0; bright or red: the largest weight of a map; blue: negative"
+    return drawing.save(montage.panels(panels, heading, across=2), folder / f"{name}.png")
 
 
 FIGURES = {"cmanp/figure7": figure7}
@@ -192,39 +192,19 @@ def _completions(shown: Runs, heading: str) -> Figure:
     counts, white = first.examples["counts"], _white(shown, "std")
     columns = [*map(str, counts[:-1]), f"all {counts[-1]}"]
     panels = [({}, columns), *(({}, columns) for _ in shown)]
-    for number, (part, image) in enumerate(_chosen(shown)):
-        name = f"{tables.parts(first)[part]} {number + 1}"
+    for number, (part, image) in enumerate(_chosen(shown), 1):
         truth, pixels = (first.examples[array][part, image] for array in ("truth", "pixels"))
-        panels[0][0][name] = [montage.observed(truth, pixels[:count]) for count in counts]
+        panels[0][0][f"{number}: {tables.parts(first)[part]}"] = [
+            montage.observed(truth, pixels[:count]) for count in counts
+        ]
         for (rows, _), result in zip(panels[1:], shown.values()):
-            rows[f"{name}: mean"] = _of(result, "mean", part, image)
-            rows[f"{name}: std"] = montage.spread(_of(result, "std", part, image), white)
+            rows[f"{number}: mean"] = _of(result, "mean", part, image)
+            rows[f"{number}: std"] = montage.spread(_of(result, "std", part, image), white)
             if f"{_OWN}samples" in result.examples:
                 drawn = np.moveaxis(_of(result, "samples", part, image), 1, 0)[:_SAMPLES]
-                rows |= {f"{name}: sample {index + 1}": row for index, row in enumerate(drawn)}
+                rows |= {f"{number}: sample {index}": row for index, row in enumerate(drawn, 1)}
     titles = ["observed", *(f"{label}, {result.content['steps']} steps" for label, result in shown.items())]
-    return _panels(panels, _heading(heading, shown, white), titles)
-
-
-def _panels(
-    panels: Sequence[tuple[Mapping[str, Sequence[np.ndarray]], Sequence[str]]],
-    heading: str,
-    titles: Sequence[str] = (),
-    across: int = _ACROSS,
-) -> Figure:
-    """A montage for each of the panels: its rows, and the names of its columns."""
-    across = min(across, len(panels))
-    widest, tallest = (max(len(panel[side]) for panel in panels) for side in (1, 0))
-    size = dict(width=_NAMES + _CELL * widest, height=0.35 + _CELL * tallest)
-    figure, axes = drawing.new_figure(-(-len(panels) // across), across, **size)
-    drawing.hide_after(len(panels), axes)
-    places = [axis for line in axes for axis in line]
-    for axis, (rows, columns) in zip(places, panels):
-        montage.draw(axis, rows, columns)
-    for axis, title in zip(places, titles):
-        axis.set_title(title, fontsize=8)
-    figure.suptitle(heading, fontsize=9)
-    return figure
+    return montage.panels(panels, _heading(heading, shown, white), titles)
 
 
 def _chosen(shown: Runs) -> list[tuple[int, int]]:
@@ -244,7 +224,7 @@ def _white(shown: Runs, name: str) -> float:
 
 def _heading(text: str, shown: Runs, white: float) -> str:
     preset = next(iter(shown.values())).preset
-    return f"{text} (preset {preset}); std: black is 0, white {white / 255:.2f} of the range of a value"
+    return f"{text} (preset {preset})\nstd: black is 0, white {white / 255:.2f} of the range of a value"
 
 
 def _quoted(shown: Runs) -> str:
