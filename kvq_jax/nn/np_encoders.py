@@ -218,6 +218,8 @@ class Decoder(Block):
 
 def _self_attention(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MAB, list[MAB]]:
     """The first layer of an encoder's self-attention, and those after it."""
+    if not encoder.num_heads:
+        raise ValueError("self-attention has heads: num_heads=0 goes with self_attention=False")
     layer = functools.partial(MAB, encoder.hidden, encoder.num_heads, **ATTENTION, **encoder.inits)
     return layer(), [layer() for _ in range(encoder.self_attention - 1)]
 

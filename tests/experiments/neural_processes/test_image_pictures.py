@@ -16,12 +16,13 @@ from experiments.harness import drawing
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
-from experiments.neural_processes.images import experiment, montage
+from experiments.neural_processes.images import experiment, montage, tables
 from experiments.neural_processes.images.completion import DEMOS, check_shown, completed
 from kvq_jax.models import CMANP, NeuralProcess
 from kvq_jax.models.neural_processes.predictive import factorised
 
 SHAPE = (8, 8, 1)
+MEASURED = ("context", "bits_per_dim", "reference_pixelwise", "reference_gp")
 
 
 class Seen(NeuralProcess):
@@ -181,6 +182,14 @@ def test_operators_on_images(of_attention):
     best = {name: [cell.best for cell in cells] for name, cells in table.rows}
     assert best == {"linear": [True, False], "intention": [True, True]}, "within the joint error of the best"
     assert catalogue.find("tables", "kvq/images")(of_attention[:2]) is None
+
+
+def test_the_paper_is_not_beside_another_attention(of_images, of_attention):
+    for result, title, beside in ((of_images[0], "CNP on", True), (of_attention[0], "ANP on", False)):
+        result.metrics.update({f"trained/test/{name}": result.metrics["trained/test/target"] for name in MEASURED})
+        table = tables.run_table([result])
+        assert table.title.startswith(title) and ("attention laplace" in table.title) != beside
+        assert ("the paper" in dict(table.rows)) == beside
 
 
 def test_a_montage_puts_images_where_their_names_are():

@@ -79,3 +79,9 @@ def test_layers_of_self_attention(kind):
     rows = encoder.apply(trees[2], X, Y, QUERY)
     without = {"params": {**trees[2]["params"], "further_1": trees[2]["params"]["further_0"]}}
     assert not np.allclose(rows, encoder.apply(without, X, Y, QUERY), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [CrossAttentionEncoder, PoolingEncoder])
+def test_self_attention_has_heads(kind):
+    with pytest.raises(ValueError, match="self-attention has heads: num_heads=0 goes with self_attention=False"):
+        start(kind(num_heads=0, self_attention=True), X, Y, QUERY)
