@@ -58,6 +58,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
             example_images=4,
             example_counts=(10, 30, 100, 300),
             example_samples=4,
+            example_shown=(),
         ),
     )
     return common.edited(config, AXES, EDITS, common.narrow_neural_processes())

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
@@ -26,11 +27,12 @@ from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.set_transformer import MAB
+from kvq_jax.nn.unprojected import Unprojected
 from kvq_jax.ops.streaming import uniform_stream
 
 # o = LN(W_q x + heads), out = LN(o + relu(W o + b)): scores over sqrt(dim), projections without bias.
 ATTENTION = dict(residual="code", layer_norm=True, use_output=False, use_bias=False)
-SELF_ATTENTION_DEPTH = 2  # self-attention takes the place of this many layers of the MLP before it
+SELF_ATTENTION_DEPTH = 2  # self-attention, of any number of layers, takes the place of these of the MLP before it
 
 
 class PoolingEncoder(Block):
@@ -45,7 +47,7 @@ class PoolingEncoder(Block):
     hidden: int = 128
     pre_depth: int = 4
     post_depth: int = 2
-    self_attention: bool = False
+    self_attention: bool | int = False  # or the number of its layers
     num_heads: int = 8
     kernel_init: KernelInit = "fan_in_uniform"
     bias_init: BiasInit = "fan_in_uniform"
@@ -55,7 +57,7 @@ class PoolingEncoder(Block):
         widths = _widths(self.hidden, self.pre_depth, self.self_attention, "pre_depth")
         self.pre = mlp(widths, activate_final=self.self_attention)
         if self.self_attention:
-            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **self.inits)
+            self.attention, self.further = _self_attention(self)
         self.post = mlp((*_widths(self.hidden, self.post_depth, False, "post_depth")[1:], self.features))
 
     def __call__(self, x: Array, y: Array, query: Array | None = None, *, mask: Array | None = None) -> Array:
@@ -91,7 +93,7 @@ class PoolingEncoder(Block):
 
     def _rows(self, x, y, mask):
         rows = self.pre(x, y)
-        return self.attention(rows, rows, mask=mask) if self.self_attention else rows
+        return _among(self, rows, mask) if self.self_attention else rows
 
 
 class Projected(NamedTuple):
@@ -106,7 +108,8 @@ class CrossAttentionEncoder(Block):
     """MAB(e(query), e(x), v(x, y)): keys and queries from one MLP e, values from an MLP v followed by self-attention.
 
     `value_depth` counts linear layers, of which self-attention takes the place of two. `op` is that of the
-    cross-attention, and `scaling` the factor on its queries. No context leaves what comes from the queries.
+    cross-attention, and `scaling` the factor on its queries. No context leaves what comes from the queries. Without
+    heads, num_heads=0, the op stands alone, in place of the MAB; without key layers, keys and queries are x itself.
 
     Raises ValueError if num_heads does not divide hidden or value_depth leaves no layer, and for a state with
     self-attention or of an op whose state does not serve any query, too.
@@ -118,7 +121,7 @@ class CrossAttentionEncoder(Block):
     num_heads: int = 8
     op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS
-    self_attention: bool = True
+    self_attention: bool | int = True  # or the number of its layers
     kernel_init: KernelInit = "fan_in_uniform"
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -126,13 +129,24 @@ class CrossAttentionEncoder(Block):
         self.key = MLP((self.hidden,) * self.key_depth, **self.inits)
         self.value = MLP(_widths(self.hidden, self.value_depth, self.self_attention, "value_depth"), **self.inits)
         if self.self_attention:
-            self.attention = MAB(self.hidden, self.num_heads, **ATTENTION, **self.inits)
+            self.attention, self.further = _self_attention(self)
         fields = dict(scaling=self.scaling, **ATTENTION, **self.inits)
-        self.cross_attention = MAB(self.hidden, self.num_heads, self.op, **fields)
+        with_heads = functools.partial(MAB, self.hidden, self.num_heads, self.op, **fields)
+        self.cross_attention = with_heads() if self.num_heads else Unprojected(self.op, self.scaling)
 
     def __call__(self, x: Array, y: Array, query: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, dx], y [..., N, dy], query [..., M, dx], mask [..., N], True = take part -> [..., M, hidden]."""
         return self.cross_attention(self.key(query), self.key(x), self._values(x, y, mask), mask=mask)
+
+    def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
+        """What each point counts for in each head, [..., H, M, N]: what the op makes of one-hot values.
+
+        x [..., N, dx], query [..., M, dx], mask [..., N]. It is a map of attention for ops that are linear in values.
+        """
+        key, _ = self.cross_attention.pairs(self.key(x), jnp.zeros((*x.shape[:-1], self.hidden)))
+        one_hot = jnp.broadcast_to(jnp.eye(x.shape[-2]), (*key.shape[:-1], x.shape[-2]))
+        heads = self.cross_attention.heads(self.key(query))
+        return self.cross_attention.mixer(heads, key, one_hot, mask=mask_of_heads(mask, x))
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""
@@ -141,8 +155,9 @@ class CrossAttentionEncoder(Block):
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
         _refuse(self.self_attention)
-        width = self.hidden // self.num_heads
-        return self.cross_attention.stream().init(width, width, batch=(*batch, self.num_heads))
+        heads = self.num_heads or 1
+        width = self.hidden // heads
+        return self.cross_attention.stream().init(width, width, batch=(*batch, heads))
 
     def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
         """The state after more context."""
@@ -171,7 +186,7 @@ class CrossAttentionEncoder(Block):
 
     def _values(self, x, y, mask):
         values = self.value(x, y)
-        return self.attention(values, values, mask=mask) if self.self_attention else values
+        return _among(self, values, mask) if self.self_attention else values
 
 
 class Decoder(Block):
@@ -201,15 +216,30 @@ class Decoder(Block):
         return MLP(widths, **self.inits, name="rest")(nn.relu(first))
 
 
-def _widths(hidden: int, depth: int, self_attention: bool, name: str) -> tuple[int, ...]:
+def _self_attention(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MAB, list[MAB]]:
+    """The first layer of an encoder's self-attention, and those after it."""
+    if not encoder.num_heads:
+        raise ValueError("self-attention has heads: num_heads=0 goes with self_attention=False")
+    layer = functools.partial(MAB, encoder.hidden, encoder.num_heads, **ATTENTION, **encoder.inits)
+    return layer(), [layer() for _ in range(encoder.self_attention - 1)]
+
+
+def _among(encoder: PoolingEncoder | CrossAttentionEncoder, rows: Array, mask: Array | None) -> Array:
+    """The rows of a context [..., N, hidden] after the encoder's self-attention."""
+    for layer in (encoder.attention, *encoder.further):
+        rows = layer(rows, rows, mask=mask)
+    return rows
+
+
+def _widths(hidden: int, depth: int, self_attention: bool | int, name: str) -> tuple[int, ...]:
     """The widths of the MLP that self-attention may follow."""
-    replaced = SELF_ATTENTION_DEPTH * self_attention
+    replaced = SELF_ATTENTION_DEPTH * bool(self_attention)
     if depth <= replaced:
-        where = " before self-attention" * self_attention
+        where = " before self-attention" * bool(self_attention)
         raise ValueError(f"{name}={depth} leaves no layer{where}: at least {replaced + 1}")
     return (hidden,) * (depth - replaced)
 
 
-def _refuse(self_attention: bool) -> None:
+def _refuse(self_attention: bool | int) -> None:
     if self_attention:
         raise ValueError("with self_attention every point depends on all others: no state of constant size")

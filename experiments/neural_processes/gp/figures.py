@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
+from experiments.harness.results import Result, comparable
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.tables import KERNELS, kind, log_likelihood, title
 from experiments.neural_processes.paper_numbers import TABLE4, printed
@@ -48,23 +48,40 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     name = f"gp_functions_{kernel}"
     cells = _required(results, name)
     cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
+    labels = {model: MODELS[model].label for model in cells}
+    return _functions(cells, labels, "every model", folder / f"{name}.png", kernel)
+
+
+def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
+    """As `functions`, by ANP with each kind of attention of the ANP slides."""
+    own = [result for result in results if result.name == tables.ATTENTION and result.axes["data"] == "gp"]
+    own = [result for result in own if result.axes["attention"] != "own" and result.axes["op"] == "own"]
+    cells = comparable(own, tables.ATTENTION, lambda result: result.axes["attention"])
+    drawing.required(cells, f"anp/functions_{kernel} needs results of {tables.ATTENTION} with data=gp")
+    cells = {kind: cells[kind] for kind in tables.KINDS if kind in cells}
+    labels = {kind: kind.replace("_", " ") for kind in cells}
+    return _functions(cells, labels, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
+
+
+def _functions(cells: Mapping[str, Result], labels: Mapping[str, str], whose: str, path: Path, kernel: str) -> Path:
+    """A panel for each cell, under its label."""
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
     rows = []
-    for axis, (model, result) in zip(itertools.chain(*axes), cells.items()):
+    for axis, (cell, result) in zip(itertools.chain(*axes), cells.items()):
         arrays = result.examples
         row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
         _draw_function(axis, arrays, row, column)
-        axis.set_title(f"{MODELS[model].label}, {result.content['steps']} steps", fontsize=9)
+        axis.set_title(f"{labels[cell]}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
-        rows += [(model, *map(float, numbers)) for numbers in zip(*drawn)]
+        rows += [(cell, *map(float, numbers)) for numbers in zip(*drawn)]
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, every model (preset {result.preset})")
+    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} (preset {result.preset})")
     _explain(figure, axes)
     columns = ["model", "x", "mean", "std", "oracle_mean", "oracle_std"]
-    return drawing.save(figure, folder / f"{name}.png", columns, rows)
+    return drawing.save(figure, path, columns, rows)
 
 
 def likelihoods(results: Sequence[Result], folder: Path) -> Path:
@@ -101,6 +118,7 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
 
 
 FIGURES = {f"cmanp/gp_functions_{kernel}": functools.partial(functions, kernel=kernel) for kernel in KERNELS}
+FIGURES |= {f"anp/functions_{kernel}": functools.partial(attention, kernel=kernel) for kernel in KERNELS}
 FIGURES["cmanp/gp_likelihoods"] = likelihoods
 
 _MARKS = {

@@ -28,7 +28,7 @@ from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import Experiment
 from experiments.harness.size_classes import SizeClasses, choose_classes
 from experiments.neural_processes.images import references
-from experiments.neural_processes.images.completion import completed
+from experiments.neural_processes.images.completion import check_shown, completed
 from experiments.regression.experiment import initialiser, training
 from experiments.regression.measures import measures, over_counts
 from experiments.tasks import Task
@@ -64,6 +64,7 @@ class Evaluation:
     example_images: int  # of each part
     example_counts: tuple  # numbers of observed pixels of the pictures, increasing; all pixels come after them
     example_samples: int
+    example_shown: tuple  # names of completion.DEMOS: what else is shown of these images
 
     def __post_init__(self):
         for name in ("counts", "example_counts"):
@@ -108,7 +109,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def examples(variables, test, key):
         def of_image(given):
             settings = evaluation.example_counts, evaluation.example_samples, judged.most_targets
-            return completed(model, variables, *given, *settings)
+            return completed(model, variables, *given, *settings, evaluation.example_shown)
 
         keys = jax.random.split(key, evaluation.example_images)
         chosen = [images[_chosen(key, len(images), len(keys))] for images in test.parts.values()]
@@ -209,3 +210,4 @@ def _check(task: ImageCompletion, model: nn.Module, evaluation: Evaluation, shap
         if getattr(evaluation, name)[-1] >= limit:
             last = getattr(evaluation, name)[-1]
             raise ConfigError(f"config.evaluation.{name}: {last} observed pixels leave no target of {limit}")
+    check_shown(evaluation.example_shown, model, shape)

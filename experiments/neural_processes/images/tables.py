@@ -1,11 +1,13 @@
-"""Table 3 of the CMANP paper, image completion, from results; and the table of one run."""
+"""Table 3 of the CMANP paper, image completion, from results; every operator on images; and the table of one run."""
 
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts, several
-from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
+from experiments.harness.tables import BEST, MISSING, Cell, Table, mark_best, measured
+from experiments.neural_processes.gp.tables import ATTENTION
 from experiments.neural_processes.paper_numbers import TABLE3, printed
 from kvq_jax.models import MODELS, family
+from kvq_jax.ops import OPERATORS
 
 CONFIGS = ("neural_processes/images",)
 _PROTOCOLS = ("code", "text")
@@ -43,8 +45,10 @@ def log_likelihood(result: Result | None, metric: str) -> Cell:
 
 
 def title(result: Result) -> str:
-    """'CNP on emnist, protocol code'."""
-    return f"{MODELS[result.axes['model']].label} on {result.axes['data']}, protocol {result.axes['protocol']}"
+    """'CNP on emnist, protocol code', and the kind of attention and the operator where they are not the model's own."""
+    axes = result.axes
+    others = [f", {axis} {axes[axis]}" for axis in ("attention", "op") if axes.get(axis, "own") != "own"]
+    return f"{MODELS[axes['model']].label} on {axes['data']}, protocol {axes['protocol']}{''.join(others)}"
 
 
 def parts(result: Result) -> list[str]:
@@ -88,6 +92,52 @@ def table3(results: Sequence[Result]) -> Table | None:
     return Table("Image completion (CMANP paper, Table 3)", columns, rows, caption, error="±", facts=told)
 
 
+def operators(results: Sequence[Result]) -> Table | None:
+    """ANP and CMANP with every operator over the context, on real images before digits; None without results.
+
+    The operator is that of ANP's cross-attention, or the one by which CMANP's blocks read the context.
+    """
+    found = comparable(
+        [
+            result
+            for result in results
+            if result.name == ATTENTION and result.axes["op"] != "own" and _on_images(result)
+        ],
+        ATTENTION,
+        lambda result: (result.axes["data"], result.axes["model"], result.axes["op"]),
+        data=lambda result: result.axes["data"] == "digits",
+    )
+    if not found:
+        return None
+    ops = [op for op in OPERATORS if any(op == its for _, _, its in found)]
+    places = sorted({(data, model, part) for (data, model, _), result in found.items() for part in parts(result)})
+    columns = [
+        mark_best(
+            [log_likelihood(found.get((data, model, op)), f"{part}/target") for op in ops], smaller_is_better=False
+        )
+        for data, model, part in places
+    ]
+    told = _facts([(result, part) for result in found.values() for part in parts(result)])
+    steps = several(result.content["steps"] for result in found.values())
+    return Table(
+        "KVQ space on images: the attention over the context replaced by other operators",
+        ["operator", *(f"{MODELS[model].label}, {data} {part}" for data, model, part in places)],
+        [(op, list(cells)) for op, *cells in zip(ops, *columns)],
+        f"Log-likelihood per target pixel, summed over channels, higher is better. Preset {told['preset']}, "
+        f"{told['seeds']} seed(s), {steps} steps; mean ± standard error over {told['n']} images of a part; {BEST}. "
+        "The operator is that of ANP's cross-attention, or the one by which CMANP's blocks read the context; all other "
+        f"attention is softmax. Images: {'; '.join(sorted({r.content['facts']['data'] for r in found.values()}))}. "
+        "No paper has this table.",
+        error="±",
+        facts=told,
+    )
+
+
+def _on_images(result: Result) -> bool:
+    """Whether a result of ATTENTION is one of the models on images, with no other kind of attention."""
+    return result.axes["data"] != "gp" and result.axes["attention"] == "own"
+
+
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its likelihoods on each part, by number of observed pixels, beside the references' and the paper's."""
     (result,) = results
@@ -98,7 +148,8 @@ def run_table(results: Sequence[Result]) -> Table:
     names |= {f"target@{count}": f"targets, {count} observed" for count in counts}
     names |= {"reference_pixelwise": "Gaussian of each pixel", reference: "Gaussian process"}
     rows = [(name, [log_likelihood(result, f"{part}/{metric}") for part in own]) for metric, name in names.items()]
-    rows.append(("the paper", [printed(TABLE3, model, (data, part)) for part in own]))
+    if result.name == CONFIGS[0]:
+        rows.append(("the paper", [printed(TABLE3, model, (data, part)) for part in own]))
     told = _facts([(result, part) for part in own])
     by_count = several(result.metrics[f"trained/{part}/target@{counts[0]}"]["n"] for part in own)
     caption = (
@@ -153,4 +204,4 @@ def _facts(measured: Sequence[tuple[Result, str]]) -> Mapping[str, str]:
     return {name: several(one[name] for one in found) for name in ("preset", "seeds", "n")}
 
 
-TABLES = {"cmanp/table3": table3}
+TABLES = {"cmanp/table3": table3, "kvq/images": operators}

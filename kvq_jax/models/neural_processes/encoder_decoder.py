@@ -128,12 +128,16 @@ class Attentive(EncoderDecoder):
     context may come in parts.
     """
 
-    num_heads: int = 8
+    num_heads: int = 8  # 0: the op alone, without projections; see kvq_jax.nn.np_encoders
     value_depth: int = 4  # layers for the values; self-attention replaces two of them, here and in pre_depth
-    key_depth: int = 2  # layers for keys and queries, which share them
+    key_depth: int = 2  # layers for keys and queries, which share them; 0: these are x
     op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS; published: by sqrt(hidden), not by the width of a head
-    self_attention: bool = True  # False: as in DeepMind's notebook
+    self_attention: bool | int = True  # False: as in DeepMind's notebook; or the number of layers
+
+    def attention_weights(self, context: Points, target_x: jax.Array) -> jax.Array:
+        """What each point of the context counts for in each head of the cross-attention, [..., H, M, N]."""
+        return self.encoder.weights(context.x, target_x, mask=context.mask)
 
     def _encoder(self):
         depths, attention = (self.value_depth, self.key_depth), (self.num_heads, self.op, self.scaling)

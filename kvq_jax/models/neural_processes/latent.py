@@ -103,7 +103,7 @@ class IntentionANP(ANP):
     """The Intention neural process: see `Attentive`. Not published elsewhere."""
 
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
-    self_attention: bool = False
+    self_attention: bool | int = False
 
 
 def reparametrised(normal: dist.Distribution, noise: jax.Array) -> jax.Array:

@@ -253,7 +253,7 @@ EXAMPLES = {
 def results(folder, *contents):
     found = []
     for index, made in enumerate(contents):
-        (folder / str(index)).mkdir()
+        (folder / str(index)).mkdir(parents=True)
         np.savez(folder / str(index) / "examples.npz", **EXAMPLES)
         found.append(Result(folder / str(index), made))
     return found
@@ -297,6 +297,21 @@ def test_figures_draw_what_is_there(tmp_path):
         assert len(rows[0]) == columns and {"cnp", "tnp_d", "tnp_nd"} <= {cell for row in rows for cell in row}
         with pytest.raises(UserError, match="there are none"):
             draw([], tmp_path)
+
+
+def test_functions_of_anp_with_each_attention(tmp_path):
+    kinds = ("multihead", "laplace")
+    axes = [content("anp")["axes"] | dict(data="gp", attention=kind, op="own") for kind in kinds]
+    found = results(tmp_path, *(content("anp") | dict(name=tables.ATTENTION, axes=of_kind) for of_kind in axes))
+    draw = FIGURES["anp/functions_rbf"]
+    path = draw(found, tmp_path / "figures")
+    assert path.name == "functions_rbf.png" and path.read_bytes()[1:4] == b"PNG"
+    with path.with_suffix(".csv").open() as file:
+        drawn = [row["model"] for row in csv.DictReader(file)]
+    assert drawn == ["laplace"] * 9 + ["multihead"] * 9, "in the order of the slides"
+    assert [cells[-1] for _, cells in tables.run_table(found[:1]).rows] == ["-"] * 3, "the paper has another attention"
+    with pytest.raises(UserError, match="anp/functions_rbf needs results of neural_processes/attention with data=gp"):
+        draw(given(tmp_path / "other"), tmp_path)
 
 
 def test_the_catalogue_has_them():

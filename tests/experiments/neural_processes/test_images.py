@@ -23,7 +23,7 @@ from experiments.harness.results import Result
 from experiments.neural_processes.images import experiment as completion_experiment
 from experiments.neural_processes.images import references, tables
 from experiments.neural_processes.images.completion import completed
-from experiments.neural_processes.images.figures import observed
+from experiments.neural_processes.images.montage import observed
 from experiments.tasks import Task
 from experiments.tasks.image_completion import ImageCompletion
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, family

@@ -1,0 +1,71 @@
+"""What the attention of a neural process does: the kinds of the ANP slides, and KVQ space on images. Ours.
+
+    python -m experiments.run --config configs/neural_processes/attention.py:attention=laplace,data=gp,preset=quick
+    python -m scripts.sweep --config configs/neural_processes/attention.py:data=emnist,preset=quick --data_dir DATA
+    python -m scripts.tables --table kvq/images
+
+Everything else is that of gp.py (data=gp) and of images.py. attention= is what ANP reads the context with, at a target:
+
+uniform             the mean of the values, for every target: the deterministic path of NP
+laplace             softmax of -|x - x'|_1, on the coordinates themselves
+dot_product         softmax of k(x)'k(x') / sqrt(d), one head
+multihead           eight heads of it, each with projections of its own: the block of the released code
+stacked_multihead   the same, after two layers of self-attention in both encoders
+own                 what the model has: for ANP eight heads, scaled by sqrt(hidden), after one such layer
+
+The first three have no projections and no layer after them; all but the last two have no self-attention. Sources: Kim
+et al. 2019 (arXiv 1901.05761), Section 3 and Figure 2; the slides do not say how many layers are stacked.
+
+op= puts another operator in the place of that of ANP's cross-attention, or of the one by which CMANP's blocks read the
+context. Operators with an alpha learn it for each head, from 0.1, the Informers from 0.5. constrained_intention, a
+quadratic program for every column of every head, is no cell of the sweep: it takes longest by far.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+from configs.neural_processes import gp, images
+
+KINDS = ("own", "uniform", "laplace", "dot_product", "multihead", "stacked_multihead")
+IMAGES = ("digits", "mnist", "emnist", "celeba32")
+
+
+def get_config(arg: str | None = None) -> ConfigDict:
+    """The config of one cell; axes: model, data, attention, op, preset. Raises ValueError where they do not fit."""
+    axes = common.parse_axes(
+        arg,
+        model=("anp", "cmanp"),
+        data=(*IMAGES, "gp"),
+        attention=KINDS,
+        op=("own", *common.operators()),
+        preset=common.PRESETS,
+    )
+    if axes["model"] != "anp" and axes["attention"] != "own":
+        raise ValueError(f"attention={axes['attention']} is for model=anp")
+    own = f"model={axes['model']},preset={axes['preset']}"
+    file, where = (gp, "") if axes["data"] == "gp" else (images, f",data={axes['data']}")
+    config = file.get_config(own + where).to_dict()
+    config |= dict(name="neural_processes/attention", axes=config["axes"] | axes)
+    swap = {} if axes["op"] == "own" else {common.first(_OPS, axes): common.op(axes["op"])}
+    return common.edited(config, AXES, {"": {"model": swap}})
+
+
+# The field of a model whose operator the axis names.
+_OPS = {"model=anp": "op", "model=cmanp": "cross_op"}
+_DATA = "|".join(IMAGES)
+AXES = {
+    f"data={_DATA}": {"evaluation": dict(example_shown=("half", "resolution"))},
+    f"data={_DATA},model=anp": {"evaluation": dict(example_shown=("half", "resolution", "attention"))},
+    "attention=uniform": {"model": dict(op="uniform", num_heads=0, key_depth=0, self_attention=False)},
+    "attention=laplace": {"model": dict(op="laplace", num_heads=0, key_depth=0, scaling="none", self_attention=False)},
+    "attention=dot_product": {"model": dict(num_heads=0, scaling="head", self_attention=False)},
+    "attention=multihead": {"model": dict(scaling="head", self_attention=False)},
+    "attention=stacked_multihead": {"model": dict(scaling="head", self_attention=2)},
+}
+
+
+def sweep() -> list[dict[str, str]]:
+    """ANP with each kind of attention, and ANP and CMANP with each operator."""
+    ops = [op for op in common.operators() if op != "constrained_intention"]
+    kinds = [{"model": "anp", "attention": kind} for kind in KINDS[1:]]
+    return kinds + [{"model": model, "op": op} for model in ("anp", "cmanp") for op in ops]
