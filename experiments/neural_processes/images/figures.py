@@ -26,6 +26,7 @@ DATA = ("digits", "mnist", "emnist", "celeba32", "celeba64", "celeba128")
 _OWN = "trained/prediction_"  # among the examples of a result
 _IMAGES = 2  # of them are drawn, of different parts where there are some
 _SAMPLES = 2
+_MARKERS = "os^DvPX"
 
 Runs = Mapping[str, Result]  # how a run is named in a picture -> its result
 
@@ -53,7 +54,8 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
             means, errors = np.array([(cell.mean, cell.error) for cell in found], float).T
             broken = "--" if tables.kind(model) == "joint" else "-"
             looks[model] = dict(color=colours[model], linestyle=broken, label=MODELS[model].label)
-            axis.errorbar(counts, means, yerr=errors, marker="o", markersize=3, linewidth=1.2, **looks[model])
+            looks[model] |= dict(marker=_MARKERS[list(colours).index(model) % len(_MARKERS)], markersize=4)
+            axis.errorbar(counts, means, yerr=errors, linewidth=1.2, **looks[model])
             rows += [(data, part, model, *map(float, numbers)) for numbers in zip(counts, means, errors)]
         axis.set_xscale("log")
         axis.set_xticks(counts, list(map(str, counts)))
@@ -62,7 +64,7 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
         axis.set_xlabel("observed pixels")
     axes[0].set_ylabel("log-likelihood per target pixel")
     handles = [Line2D([], [], **look) for look in looks.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4 * len(places), fontsize=7)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 * len(places), fontsize=7)
     preset = next(iter(cells.values())).preset
     figure.suptitle(f"Likelihood by observed pixels (preset {preset}); broken: all targets jointly", fontsize=9.5)
     return drawing.save(figure, folder / "figure7.png", ["data", "part", "model", "pixels", "likelihood", "sem"], rows)
@@ -117,8 +119,8 @@ def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
             names = ("coarse_mean", "coarse_std", "fine_mean", "fine_std")
             mean, std, fine, fine_std = (_of(result, of, part, image) for of in names)
             rows[label] = [coarse, mean, montage.spread(std, white), truth, fine, montage.spread(fine_std, white)]
-        sides = [str(len(image)) for image in (coarse, mean, truth, fine)]
-        panels.append((rows, [sides[0], f"to {sides[1]}", "std", sides[2], f"to {sides[3]}", "std"]))
+        sides = [f"{len(image)}x{len(image[0])}" for image in (coarse, mean, truth, fine)]
+        panels.append((rows, [f"seen: {sides[0]}", sides[1], "std", f"seen: {sides[2]}", sides[3], "std"]))
     figure = montage.panels(panels, _heading("Resolution mapping", shown, white), side=0.9)
     return drawing.save(figure, folder / f"{name}.png")
 
@@ -134,11 +136,11 @@ def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
         for label, result in shown.items():
             truth, maps = result.examples["truth"][part, image], _of(result, "attention", part, image)
             at = [side // ATTENDED for side in truth.shape[:2]]
-            rows[label] = [montage.marked(truth, *at), *map(montage.heat, maps)]
+            rows[label] = [montage.marked(truth, *at), *montage.heat(maps)]
         most = max(map(len, rows.values())) - 1
         panels.append((rows, ["pixel", *(f"head {number + 1}" for number in range(most))]))
     heading = f"Attention of ANP at one pixel (red), {_quoted(shown)} (preset {result.preset})"
-    heading += "\nblack or white: 0; bright or red: the largest weight of a map; blue: negative"
+    heading += "\nto the largest weight of a map: from black to yellow, or, with negative weights, blue, white and red"
     return drawing.save(montage.panels(panels, heading, across=2), folder / f"{name}.png")
 
 

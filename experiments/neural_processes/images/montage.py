@@ -48,9 +48,10 @@ def panels(
 ) -> Figure:
     """A montage for each (rows, names of columns), `across` in a line; `side` of an image in inches."""
     across = min(across, len(shown))
+    lines = -(-len(shown) // across)
     widest, tallest = (max(len(panel[which]) for panel in shown) for which in (1, 0))
-    size = dict(width=max(_NAMES + side * widest, _LEAST / across), height=0.35 + side * tallest)
-    figure, axes = drawing.new_figure(-(-len(shown) // across), across, **size)
+    size = dict(width=max(_NAMES + side * widest, _LEAST / across), height=0.35 + side * tallest + 0.4 / lines)
+    figure, axes = drawing.new_figure(lines, across, **size)
     drawing.hide_after(len(shown), axes)
     places = [axis for line in axes for axis in line]
     for axis, (rows, columns) in zip(places, shown):
@@ -73,12 +74,15 @@ def spread(std: np.ndarray, white: float) -> np.ndarray:
     return np.rint(255 * np.minimum(std.mean(-1, keepdims=True) / white, 1)).astype(np.uint8)
 
 
-def heat(weights: np.ndarray) -> np.ndarray:
-    """Weights [height, width] in colours: from black at 0 to the largest; with negative ones, blue, white and red."""
-    most = np.abs(weights).max() or 1.0
-    if weights.min() < -1e-3 * most:
-        return _coloured("RdBu_r", 0.5 + 0.5 * weights / most)
-    return _coloured("inferno", weights / most)
+def heat(maps: np.ndarray) -> np.ndarray:
+    """Maps of weights [..., height, width] in colours, each from 0 to its largest: [..., height, width, 3].
+
+    Black to yellow; blue, white at 0, and red for all maps where one has negative weights.
+    """
+    most = np.maximum(np.abs(maps).max((-1, -2), keepdims=True), 1e-30)
+    if maps.min() < 0:
+        return _coloured("RdBu_r", 0.5 + 0.5 * maps / most)
+    return _coloured("inferno", maps / most)
 
 
 def marked(image: np.ndarray, row: int, column: int) -> np.ndarray:

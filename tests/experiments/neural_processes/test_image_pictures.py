@@ -208,6 +208,8 @@ def test_colours_of_what_is_shown():
     assert montage.spread(np.array([[[51, 51, 51]], [[0, 0, 204]]], np.uint8), 102.0).ravel().tolist() == [128, 170]
     seen = montage.observed(np.arange(4, dtype=np.uint8).reshape(2, 2, 1), np.array([3]))
     assert seen.ravel().tolist() == [128, 128, 128, 3]
-    positive, signed = montage.heat(np.array([[0.0, 2.0]])), montage.heat(np.array([[-1.0, 1.0]]))
+    positive, signed = (montage.heat(np.array(maps)) for maps in ([[0.0, 2.0]], [[-1.0, 1.0]]))
     assert positive[0, 0].max() < 10 and positive[0, 1].min() > 150
     assert signed[0, 0, 2] > signed[0, 0, 0] and signed[0, 1, 0] > signed[0, 1, 2]
+    both = montage.heat(np.array([[[0.0, 2.0]], [[-1.0, 1.0]]]))
+    assert both.shape == (2, 1, 2, 3) and both[0, 0, 0].min() > 240, "one key of colours for all heads: 0 is white"
