@@ -54,8 +54,12 @@ def get_config(arg: str | None = None) -> ConfigDict:
 _OPS = {"model=anp": "op", "model=cmanp": "cross_op"}
 _DATA = "|".join(IMAGES)
 AXES = {
-    f"data={_DATA}": {"evaluation": dict(example_shown=("half", "resolution"))},
-    f"data={_DATA},model=anp": {"evaluation": dict(example_shown=("half", "resolution", "attention"))},
+    f"data={_DATA},model=anp": {"evaluation": dict(example_shown=("attention",))},
+    f"data={_DATA},attention={'|'.join(KINDS[1:])}": {
+        "evaluation": dict(example_shown=("half", "resolution", "attention"))
+    },
+    # It is not linear in its values, and has no map.
+    f"data={_DATA},op=constrained_intention": {"evaluation": dict(example_shown=())},
     "attention=uniform": {"model": dict(op="uniform", num_heads=0, key_depth=0, self_attention=False)},
     "attention=laplace": {"model": dict(op="laplace", num_heads=0, key_depth=0, scaling="none", self_attention=False)},
     "attention=dot_product": {"model": dict(num_heads=0, scaling="head", self_attention=False)},

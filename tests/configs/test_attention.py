@@ -15,7 +15,10 @@ def model_of(axes):
 def test_without_an_axis_it_is_the_config_it_is_made_of():
     for data, file, axes in (("gp", gp, ""), ("emnist", images, ",data=emnist")):
         ours = attention.get_config(f"data={data}").to_dict()
+        if data == "emnist":
+            assert ours["evaluation"].pop("example_shown") == ("attention",)
         theirs = file.get_config(f"model=anp{axes}").to_dict()
+        theirs["evaluation"].pop("example_shown", None)
         assert ours.pop("axes").items() >= theirs.pop("axes").items()
         assert ours == theirs | {"name": "neural_processes/attention"}
 
@@ -25,6 +28,19 @@ def test_an_operator_takes_the_place_of_one_attention():
     anp, cmanp = (model_of(f"model={model},op=informer") for model in ("anp", "cmanp"))
     assert anp == model_of("model=anp") | {"op": informer}
     assert cmanp == model_of("model=cmanp") | {"cross_op": informer}
+
+
+@pytest.mark.parametrize(
+    "axes, shown",
+    [
+        ("attention=uniform", ("half", "resolution", "attention")),
+        ("op=linear", ("attention",)),
+        ("op=constrained_intention", ()),
+        ("model=cmanp,op=linear", ()),
+    ],
+)
+def test_what_is_shown_of_images(axes, shown):
+    assert attention.get_config(f"data=digits,{axes}").evaluation.example_shown == shown
 
 
 @pytest.mark.parametrize("kind", attention.KINDS)
