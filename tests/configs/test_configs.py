@@ -126,6 +126,8 @@ WITHOUT_DATA = {"configs.intention.anomaly": ",source=digits,features=raw_pixels
 SAME_NETWORKS = {f"configs.neural_processes.{name}" for name in ("analyses", "images", "wheel")}
 # Of these, parts are tested by themselves.
 SAME_NETWORKS |= {"configs.set_transformer.max", "configs.set_transformer.clustering"}
+# Of gp's models those that put together the parts of others, which make their steps.
+PUT_TOGETHER = {"banp", "np", "lbanp_nd", "cmanp_and", "intention_anp", "intention_cmanp"}
 
 
 @pytest.mark.parametrize("module, model", PAPER, ids=lambda x: getattr(x, "__name__", x))
@@ -152,7 +154,8 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
     init = make_init(experiment, optimizer)
     step = make_step(experiment, optimizer, min(2, config.train.batch_size))
-    if module.__name__ in SAME_NETWORKS and model != module.MODELS[0]:
+    other = module.__name__ == "configs.neural_processes.gp" and model in PUT_TOGETHER
+    if other or module.__name__ in SAME_NETWORKS and model != module.MODELS[0]:
         _, metrics = jax.eval_shape(step, jax.eval_shape(init, jnp.uint32(0)), experiment.data["train"])
         assert metrics["loss"].shape == ()
         return

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
+from experiments.harness.placement import shares_of_cores
 from scripts.benchmarks import accuracy, experiments, harness, images, ops, training
 from scripts.benchmarks import np as neural_processes
 
@@ -56,6 +57,7 @@ def test_neural_processes(capsys, monkeypatch):
     monkeypatch.setattr(neural_processes, "_CHUNK", 10)
     monkeypatch.setattr(neural_processes, "_SEEN", (10, 100))
     monkeypatch.setattr(neural_processes, "_PLAYERS", {"cnp": 5})
+    monkeypatch.setattr(neural_processes, "shares_of_cores", lambda: shares_of_cores(1))  # one process is enough
     monkeypatch.setattr(neural_processes, "_LONG", ("cnp",))
     monkeypatch.setattr(neural_processes, "_LONG_CONTEXT", 100)
     monkeypatch.setattr(neural_processes, "_LONG_TARGETS", 5000)
