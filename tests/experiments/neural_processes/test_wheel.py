@@ -1,5 +1,6 @@
 """Playing the wheel: the rule of UCB, regrets of players that can be told in advance, and both memories of an agent."""
 
+import functools
 import math
 
 import jax
@@ -11,9 +12,9 @@ from ml_collections import ConfigDict
 
 from configs.neural_processes import wheel
 from configs.neural_processes.wheel import RADII
+from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import summarise
-from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
 from experiments.neural_processes.paper_numbers import TABLE7
 from experiments.neural_processes.wheel import acting
@@ -180,9 +181,11 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
     }.items(),
 )
 def test_the_paper_preset_has_the_published_numbers_of_parameters(model, count):
-    config = wheel.get_config(f"model={model},preset=paper")
-    made = bandit.build(config, split_evaluation(config.evaluation)[1] | {"seeds": 1}, None)
-    leaves = jax.tree.leaves(jax.eval_shape(made.init, jax.random.key(0)))
+    section = wheel.get_config(f"model={model},preset=paper").model
+    built = settings.build_named(MODELS, section, "config.model")
+    points = Points(jnp.zeros((3, 2)), jnp.zeros((3, 5)))
+    init = functools.partial(built.lazy_init, method="loss")
+    leaves = jax.tree.leaves(jax.eval_shape(lambda key: init(key, points, points, key=key), jax.random.key(0)))
     assert sum(math.prod(leaf.shape) for leaf in leaves) == count
 
 
