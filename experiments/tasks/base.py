@@ -22,6 +22,7 @@ import numpyro.distributions as dist
 
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
 from kvq_jax.models.points import Points
+from kvq_jax.ops.linalg import one_task_at_a_time
 
 
 class Task(NamedTuple):
@@ -40,15 +41,14 @@ def has_oracle(sampler: Any) -> bool:
 def oracle_log_likelihood(sampler: Any, task: Task) -> dict[str, jax.Array]:
     """log p(targets | context, truth) / M of one task: each target alone ('marginal') and all together ('joint')."""
 
+    @one_task_at_a_time
     def of_kinds(task):
         joint = sampler.oracle(task, task.target.x, task.target.mask)
         points = count(task.target.mask, len(task.target.x))
         kinds = {"marginal": marginals(joint), "joint": joint}
         return {kind: log_prob(law, task.target.y, task.target.mask) / points for kind, law in kinds.items()}
 
-    # The joint likelihood calls LAPACK too: a loop on CPUs, for the reason that linalg.one_at_a_time has.
-    loop = jax.custom_batching.sequential_vmap(of_kinds)
-    return jax.lax.platform_dependent(task, cpu=loop, default=of_kinds)
+    return of_kinds(task)
 
 
 def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:

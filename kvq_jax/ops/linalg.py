@@ -159,6 +159,12 @@ def one_at_a_time(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
+def one_task_at_a_time(function: Callable) -> Callable:
+    """A function of one task that calls LAPACK; under vmap a loop over tasks on CPU, as in `one_at_a_time`."""
+    loop = jax.custom_batching.sequential_vmap(function)
+    return lambda *task: lax.platform_dependent(*task, cpu=loop, default=function)
+
+
 def _cholesky(matrix: Array) -> Array:
     return one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))(transpose(matrix))
 

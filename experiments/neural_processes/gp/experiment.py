@@ -109,16 +109,20 @@ def _examples(task: GaussianProcess, evaluation: Evaluation, predict: Callable, 
 
 
 def curve(predict: Callable, x: jax.Array, most: int) -> jax.Array:
-    """The moments [..., 2, G] at x [..., G, 1], of which predict (x -> distribution) sees at most `most` at once.
+    """The moments [..., 2, G] at x [..., G, 1], of which predict (x -> distribution) sees at most `most` at once."""
+    found = jax.lax.map(lambda x: moments(predict(x), x.shape[:-1]), spread(x, most))
+    return jnp.moveaxis(found, 0, -1).reshape(*x.shape[:-2], 2, x.shape[-2])
 
-    Each part is spread over all of x. Parts have no more targets than training had, because a joint prediction depends
-    on their number: the variance of a joint covariance would grow with it.
+
+def spread(x: jax.Array, most: int) -> jax.Array:
+    """Positions x [..., G, dx] in equal parts of at most `most`, each over all of x: [parts, ..., G / parts, dx].
+
+    A part has no more targets than training had: a joint prediction depends on their number, and the variance of a
+    joint covariance would grow with it.
     """
-    *lead, count, _ = x.shape
+    *lead, count, dim = x.shape
     parts = next(parts for parts in range(-(-count // most), count + 1) if count % parts == 0)
-    spread = jnp.moveaxis(x.reshape(*lead, count // parts, parts, 1), -2, 0)
-    found = jax.lax.map(lambda x: moments(predict(x), x.shape[:-1]), spread)
-    return jnp.moveaxis(found, 0, -1).reshape(*lead, 2, count)
+    return jnp.moveaxis(x.reshape(*lead, count // parts, parts, dim), -2, 0)
 
 
 def moments(predictive, shape: tuple[int, ...]) -> jax.Array:

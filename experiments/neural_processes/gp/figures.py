@@ -12,9 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from experiments.harness import drawing
-from experiments.harness.results import Result, comparable
+from experiments.harness.results import Result
+from experiments.neural_processes import attention_results
 from experiments.neural_processes.gp import tables
-from experiments.neural_processes.gp.tables import KERNELS, kind, log_likelihood, title
+from experiments.neural_processes.gp.tables import KERNELS, title
+from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS
 
@@ -47,24 +49,19 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     """Every model on the same function of a kernel, with the middle number of context points."""
     name = f"gp_functions_{kernel}"
     cells = _required(results, name)
-    cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
-    labels = {model: MODELS[model].label for model in cells}
-    return _functions(cells, labels, "every model", folder / f"{name}.png", kernel)
+    cells = {row.label: cells[model, "published"] for model, row in MODELS.items() if (model, "published") in cells}
+    return _functions(cells, "every model", folder / f"{name}.png", kernel)
 
 
 def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     """As `functions`, by ANP with each kind of attention of the ANP slides."""
-    own = [result for result in results if result.name == tables.ATTENTION and result.axes["data"] == "gp"]
-    own = [result for result in own if result.axes["attention"] != "own" and result.axes["op"] == "own"]
-    cells = comparable(own, tables.ATTENTION, lambda result: result.axes["attention"])
-    drawing.required(cells, f"anp/functions_{kernel} needs results of {tables.ATTENTION} with data=gp")
-    cells = {kind: cells[kind] for kind in tables.KINDS if kind in cells}
-    labels = {kind: kind.replace("_", " ") for kind in cells}
-    return _functions(cells, labels, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
+    cells = attention_results.of_anp(results, "gp")
+    drawing.required(cells, f"anp/functions_{kernel} needs results of {attention_results.CONFIG} with data=gp")
+    return _functions(cells, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
 
 
-def _functions(cells: Mapping[str, Result], labels: Mapping[str, str], whose: str, path: Path, kernel: str) -> Path:
-    """A panel for each cell, under its label."""
+def _functions(cells: Mapping[str, Result], whose: str, path: Path, kernel: str) -> Path:
+    """A panel for each result, under its name."""
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
     rows = []
@@ -72,7 +69,7 @@ def _functions(cells: Mapping[str, Result], labels: Mapping[str, str], whose: st
         arrays = result.examples
         row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
         _draw_function(axis, arrays, row, column)
-        axis.set_title(f"{labels[cell]}, {result.content['steps']} steps", fontsize=9)
+        axis.set_title(f"{cell}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
         rows += [(cell, *map(float, numbers)) for numbers in zip(*drawn)]
     for line in axes:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, facts
-from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
+from experiments.harness.tables import MISSING, Table, mark_best
+from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
 
 CONFIGS = ("neural_processes/gp",)
-ATTENTION = "neural_processes/attention"  # the config of ANP's other kinds of attention,
-KINDS = ("uniform", "laplace", "dot_product", "multihead", "stacked_multihead")  # which are these
 KERNELS = {"rbf": "RBF", "matern": "Matern 5/2", "periodic": "periodic"}
 _PROTOCOLS = ("code", "text", "slides")  # the protocol of the paper's numbers first
 
@@ -26,20 +25,10 @@ def chosen_results(results: Sequence[Result]) -> Cells:
     )
 
 
-def log_likelihood(result: Result | None, metric: str) -> Cell:
-    """The cell of the trained model's `<kernel>/<what>`; missing where there is no such number."""
-    return measured(result.metrics.get(f"trained/{metric}") if result else None)
-
-
 def title(result: Result) -> str:
     """'CNP, protocol code, std published': the model and its axes, without the preset."""
     others = [f"{axis} {value}" for axis, value in result.axes.items() if axis not in ("model", "preset")]
     return ", ".join([MODELS[result.axes["model"]].label, *others])
-
-
-def kind(model: str) -> str:
-    """The likelihood that a model is measured by: 'marginal' or 'joint'."""
-    return MODELS[model].cls.likelihood
 
 
 def has_floor(model: str) -> bool:

@@ -30,6 +30,7 @@ from flax import linen as nn
 
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
+from experiments.neural_processes.gp.experiment import spread
 from experiments.tasks.image_completion import CENTRE
 from experiments.tasks.pixels import pixel_positions
 from kvq_jax.models import Points
@@ -55,7 +56,7 @@ def completed(
     mixture (latents, bootstraps, rollouts) they are the means of its first parts. Other models have none.
 
     The model predicts in blocks of at most `most` pixels, the number of targets it has seen in training, each spread
-    over the image: see gp.experiment.curve.
+    over the image: see gp.experiment.spread.
     """
     order_key, *keys = jax.random.split(key, 3)
     order = jax.random.permutation(order_key, image[..., 0].size)
@@ -134,9 +135,7 @@ def _predict(
 ) -> dict[str, jax.Array]:
     """mean, std and, where the model has them, samples of an image of a shape; uint8."""
     model_key, draw_key = keys
-    pixels = shape[0] * shape[1]
-    parts = next(parts for parts in range(-(-pixels // most), pixels + 1) if pixels % parts == 0)
-    blocks = jnp.swapaxes(pixel_positions(*shape[:2]).reshape(-1, parts, 2), 0, 1)
+    blocks = spread(pixel_positions(*shape[:2]), most)  # [parts, size, 2]
 
     def of_block(x: jax.Array) -> dict[str, jax.Array]:
         found = model.apply(variables, context, x, key=model_key)

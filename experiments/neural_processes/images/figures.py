@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 
 from experiments.harness import drawing
 from experiments.harness.results import Result, comparable, several
-from experiments.neural_processes.gp.tables import ATTENTION, KINDS
+from experiments.neural_processes import attention_results
 from experiments.neural_processes.images import montage, tables
 from experiments.neural_processes.images.completion import ATTENDED
-from experiments.neural_processes.images.tables import log_likelihood
+from experiments.neural_processes.likelihoods import log_likelihood
 from kvq_jax.models import MODELS, family
 
 CONFIGS = tables.CONFIGS
@@ -84,14 +84,14 @@ def figure11(results: Sequence[Result], folder: Path, data: str) -> Path:
 def kinds(results: Sequence[Result], folder: Path, data: str) -> Path:
     """The same images completed by ANP with each kind of attention."""
     name = f"images_{data}"
-    shown = _drawable(_of_attention(results, data), "truth", _needs(name, data))
+    shown = _drawable(attention_results.of_anp(results, data), "truth", _needs(name, data))
     return drawing.save(_completions(shown, f"Attention of ANP, {_quoted(shown)}"), folder / f"{name}.png")
 
 
 def half(results: Sequence[Result], folder: Path, data: str) -> Path:
     """The lower half from the upper half, by each kind of attention; samples differ in the latent alone."""
     name = f"half_{data}"
-    shown = _drawable(_of_attention(results, data), f"{_OWN}half_mean", _needs(name, data))
+    shown = _drawable(attention_results.of_anp(results, data), f"{_OWN}half_mean", _needs(name, data))
     white = _white(shown, "half_std")
     panels = []
     for part, image in _chosen(shown):
@@ -108,7 +108,7 @@ def half(results: Sequence[Result], folder: Path, data: str) -> Path:
 def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
     """Few large pixels made small ones, and all pixels made smaller ones, by the weights trained at one resolution."""
     name = f"resolution_{data}"
-    shown = _drawable(_of_attention(results, data), "coarse", _needs(name, data))
+    shown = _drawable(attention_results.of_anp(results, data), "coarse", _needs(name, data))
     white = max(_white(shown, "coarse_std"), _white(shown, "fine_std"))
     panels = []
     for part, image in _chosen(shown):
@@ -128,7 +128,7 @@ def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
 def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
     """What each pixel counts for in the prediction of one, in every head: each kind of attention, each operator."""
     name = f"attention_{data}"
-    found = _of_attention(results, data) | _of_attention(results, data, "op")
+    found = attention_results.of_anp(results, data) | attention_results.of_anp(results, data, "op")
     shown = _drawable(found, f"{_OWN}attention", _needs(name, data))
     panels = []
     for part, image in _chosen(shown):
@@ -153,18 +153,8 @@ FIGURES |= {
 }
 
 
-def _of_attention(results: Sequence[Result], data: str, axis: str = "attention") -> Runs:
-    """ANP's results of one data set by the kind of attention, or by the operator, in place of its own."""
-    (other,) = {"attention", "op"} - {axis}
-    own = [result for result in results if result.name == ATTENTION and result.axes["model"] == "anp"]
-    own = [r for r in own if r.axes["data"] == data and r.axes[axis] != "own" and r.axes[other] == "own"]
-    cells = comparable(own, ATTENTION, lambda result: result.axes[axis])
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    return {cell.replace("_", " "): cells[cell] for cell in sorted(cells, key=lambda cell: (order.get(cell, 9), cell))}
-
-
 def _needs(name: str, data: str) -> str:
-    return f"anp/{name} needs results of {ATTENTION} with model=anp,data={data} and their images"
+    return f"anp/{name} needs results of {attention_results.CONFIG} with model=anp,data={data} and their images"
 
 
 def _drawable(runs: Runs, array: str, needs: str) -> Runs:

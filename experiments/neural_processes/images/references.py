@@ -16,7 +16,7 @@ from experiments.tasks.pixels import pixel_positions
 from kvq_jax.models import Points, join, whole_mask
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
 from kvq_jax.ops import kernels
-from kvq_jax.ops.linalg import cholesky, matmul
+from kvq_jax.ops.linalg import cholesky, matmul, one_task_at_a_time
 
 LENGTHS = tuple(np.geomspace(0.05, 5, 21).tolist())  # of an image from -1 to 1
 NOISES = tuple(np.geomspace(1e-3, 1, 13).tolist())  # standard deviations, over the scale
@@ -94,6 +94,7 @@ def fit(images: jax.Array, key: jax.Array, pixels: int) -> SmoothImages:
 def smooth_log_likelihood(process: SmoothImages, task: Task) -> dict[str, jax.Array]:
     """log p(targets | context) / M, summed over channels: each target alone ('marginal'), and all ('joint')."""
 
+    @one_task_at_a_time
     def of_kinds(process, task):
         (x, y, _), n = join(task.context, task.target), len(task.context.x)
         there = jnp.concatenate([whole_mask(task.context), whole_mask(task.target)])
@@ -111,9 +112,7 @@ def smooth_log_likelihood(process: SmoothImages, task: Task) -> dict[str, jax.Ar
         values["joint"] -= y.shape[-1] * jnp.sum(jnp.log(jnp.diagonal(own)))
         return {kind: value / count(task.target.mask, len(own)) for kind, value in values.items()}
 
-    # LAPACK in a loop on CPUs, as in experiments.tasks.oracle_log_likelihood.
-    loop = jax.custom_batching.sequential_vmap(of_kinds)
-    return jax.lax.platform_dependent(process, task, cpu=loop, default=of_kinds)
+    return of_kinds(process, task)
 
 
 def _covariance(process: SmoothImages, x: jax.Array) -> jax.Array:

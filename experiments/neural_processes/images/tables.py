@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts, several
-from experiments.harness.tables import BEST, MISSING, Cell, Table, mark_best, measured
-from experiments.neural_processes.gp.tables import ATTENTION
+from experiments.harness.tables import BEST, MISSING, Table, mark_best
+from experiments.neural_processes import attention_results
+from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE3, printed
 from kvq_jax.models import MODELS, family
 from kvq_jax.ops import OPERATORS
@@ -39,11 +40,6 @@ def chosen_results(results: Sequence[Result]) -> Cells:
     )
 
 
-def log_likelihood(result: Result | None, metric: str) -> Cell:
-    """The cell of the trained model's `<part>/<what>`; missing where there is no such number."""
-    return measured(result.metrics.get(f"trained/{metric}") if result else None)
-
-
 def title(result: Result) -> str:
     """'CNP on emnist, protocol code', and the kind of attention and the operator where they are not the model's own."""
     axes = result.axes
@@ -55,11 +51,6 @@ def parts(result: Result) -> list[str]:
     """The parts of the test images that a result is judged on, in order."""
     found = (name.split("/") for name in result.metrics)
     return sorted(part for phase, part, what in found if (phase, what) == ("trained", "target"))
-
-
-def kind(model: str) -> str:
-    """The likelihood that a model is measured by: 'marginal' or 'joint'."""
-    return MODELS[model].cls.likelihood
 
 
 def table3(results: Sequence[Result]) -> Table | None:
@@ -98,12 +89,8 @@ def operators(results: Sequence[Result]) -> Table | None:
     The operator is that of ANP's cross-attention, or the one by which CMANP's blocks read the context.
     """
     found = comparable(
-        [
-            result
-            for result in results
-            if result.name == ATTENTION and result.axes["op"] != "own" and _on_images(result)
-        ],
-        ATTENTION,
+        [result for result in results if _on_images(result) and result.axes["op"] != "own"],
+        attention_results.CONFIG,
         lambda result: (result.axes["data"], result.axes["model"], result.axes["op"]),
         data=lambda result: result.axes["data"] == "digits",
     )
@@ -134,8 +121,9 @@ def operators(results: Sequence[Result]) -> Table | None:
 
 
 def _on_images(result: Result) -> bool:
-    """Whether a result of ATTENTION is one of the models on images, with no other kind of attention."""
-    return result.axes["data"] != "gp" and result.axes["attention"] == "own"
+    """Whether a result is one of the models of the config `attention` on images, with no other kind of attention."""
+    own = result.name == attention_results.CONFIG
+    return own and result.axes["data"] != "gp" and result.axes["attention"] == "own"
 
 
 def run_table(results: Sequence[Result]) -> Table:
