@@ -1,8 +1,5 @@
 """Playing the wheel: the rule of UCB, regrets of players that can be told in advance, and both memories of an agent."""
 
-import functools
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +7,7 @@ import pytest
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from configs.neural_processes import wheel
 from configs.neural_processes.wheel import RADII
-from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import summarise
 from experiments.harness.results import Result
@@ -164,29 +159,6 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
     noise = rows[~pulled]
     np.testing.assert_allclose([noise.mean(), noise.std()], [0, 1], atol=0.15)
     assert len(np.unique(noise)) == noise.size
-
-
-@pytest.mark.parametrize(
-    "model, count",
-    {
-        "cnp": 218_122,
-        "canp": 334_474,
-        "np": 234_634,
-        "anp": 350_986,
-        "bnp": 250_890,
-        "banp": 367_242,
-        "tnp_d": 15_530,
-        "eqtnp": 33_402,
-        "lbanp": 55_258,
-    }.items(),
-)
-def test_the_paper_preset_has_the_published_numbers_of_parameters(model, count):
-    section = wheel.get_config(f"model={model},preset=paper").model
-    built = settings.build_named(MODELS, section, "config.model")
-    points = Points(jnp.zeros((3, 2)), jnp.zeros((3, 5)))
-    init = functools.partial(built.lazy_init, method="loss")
-    leaves = jax.tree.leaves(jax.eval_shape(lambda key: init(key, points, points, key=key), jax.random.key(0)))
-    assert sum(math.prod(leaf.shape) for leaf in leaves) == count
 
 
 @pytest.mark.parametrize(
