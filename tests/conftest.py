@@ -1,5 +1,6 @@
 """Eight virtual CPU devices, programs that are quick to compile, and a cache of them, set before JAX starts."""
 
+import gc
 import os
 import pathlib
 import tempfile
@@ -19,6 +20,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads fight with tho
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
+gc.set_threshold(100_000)  # a process that keeps many traced programs spends a quarter of its time on looking at them
 
 PROGRAMS_MIB = 1500  # memory at which a process lets its compiled programs go
 
