@@ -1,7 +1,7 @@
 """Measures speed and memory as ratios within one run: python -m scripts.benchmark NAME [NAME ...]
 
-NAME is one of accuracy, experiments, harness, images, np, ops, streaming. Absolute times depend on the machine and its
-load; every claim about speed is a ratio of times measured in turns.
+NAME is one of accuracy, evaluation, experiments, harness, images, np, ops, streaming. Absolute times depend on the
+machine and its load; every claim about speed is a ratio of times measured in turns.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from experiments.harness.errors import UserError
 from kvq_jax.names import unknown
 
 # Modules of scripts.benchmarks; main() of each measures and prints.
-_NAMES = ("accuracy", "experiments", "harness", "images", "np", "ops", "streaming")
+_NAMES = ("accuracy", "evaluation", "experiments", "harness", "images", "np", "ops", "streaming")
 
 
 def _run(argv: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
 from experiments.harness.placement import shares_of_cores
-from scripts.benchmarks import accuracy, experiments, harness, images, ops, training
+from scripts.benchmarks import accuracy, evaluation, experiments, harness, images, ops, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -74,6 +74,13 @@ def test_image_completion(capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "batch 8, waste" in printed and "% of it" in printed and printed.count("MiB") == 2
     assert "16x16 pixels in chunks of 16" in printed
+
+
+def test_evaluation_beside_training(capsys):
+    evaluation.main(models=("cnp",), preset="tiny", tasks=8)
+    _, step, function, steps, functions, share = capsys.readouterr().out.splitlines()[-1].split()
+    assert (steps, functions) == ("20", "8") and float(step) > 0 and float(function) > 0
+    assert float(share.removesuffix("%")) == pytest.approx(100 * 8 * float(function) / (20 * float(step)), rel=0.5)
 
 
 def test_the_first_step_of_a_config():

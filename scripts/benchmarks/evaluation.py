@@ -1,0 +1,38 @@
+"""What the evaluation of a published run costs beside its training: gp.py as it is configured, preset `paper`.
+
+Some steps and the evaluation of some functions are timed in turns. Both are then counted up to the numbers that the
+config has: the share says how much longer a run takes because it is evaluated once, at its end.
+"""
+
+from collections.abc import Sequence
+
+import jax
+
+from configs.neural_processes import gp
+from experiments.harness import timing
+from scripts.benchmarks import training
+
+_TASKS, _STEPS, _TURNS = 384, 20, 3  # functions: two batches for each of twelve size classes
+
+
+def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", tasks: int = _TASKS) -> None:
+    """Prints a line for each model."""
+    print(f"evaluation beside training, preset {preset}, one seed, float32, {jax.devices()[0].device_kind}")
+    print(f"{'':16}{'ms a step':>11}{'ms a function':>15}{'steps':>9}{'functions':>11}{'share':>7}")
+    for model in models:
+        print(_line(model, preset, tasks))
+
+
+def _line(model: str, preset: str, tasks: int) -> str:
+    config = gp.get_config(f"model={model},preset={preset}")
+    steps, functions = config.train.steps, config.evaluation.tasks
+    config.evaluation.tasks = tasks
+    experiment = training.build(config)
+    variables = jax.jit(experiment.init)(jax.random.key(0))
+    evaluate = jax.jit(lambda variables: experiment.evaluate(variables, None, jax.random.key(1)))
+    times = timing.interleaved(
+        [training.trainer(experiment, config, 1, _STEPS).run, lambda: evaluate(variables)], _TURNS
+    )
+    step, function = timing.seconds(times, 0) / _STEPS, timing.seconds(times, 1) / tasks
+    share = timing.ratio(times, 1, 0) * (functions / tasks) / (steps / _STEPS)
+    return f"{model:16}{1e3 * step:11.1f}{1e3 * function:15.2f}{steps:9}{functions:11}{share:7.1%}"
