@@ -4,6 +4,7 @@ Some steps and the evaluation of some functions are timed in turns. Both are the
 config has: the share says how much longer a run takes because it is evaluated once, at its end.
 """
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -29,10 +30,9 @@ def _line(model: str, preset: str, tasks: int) -> str:
     config.evaluation.tasks = tasks
     experiment = training.build(config)
     variables = jax.jit(experiment.init)(jax.random.key(0))
-    evaluate = jax.jit(lambda variables: experiment.evaluate(variables, None, jax.random.key(1)))
-    times = timing.interleaved(
-        [training.trainer(experiment, config, 1, _STEPS).run, lambda: evaluate(variables)], _TURNS
-    )
+    evaluate = jax.jit(functools.partial(experiment.evaluate, key=jax.random.key(1)))
+    run = training.trainer(experiment, config, 1, _STEPS).run
+    times = timing.interleaved([run, lambda: evaluate(variables, None)], _TURNS)
     step, function = timing.seconds(times, 0) / _STEPS, timing.seconds(times, 1) / tasks
     share = timing.ratio(times, 1, 0) * (functions / tasks) / (steps / _STEPS)
     return f"{model:16}{1e3 * step:11.1f}{1e3 * function:15.2f}{steps:9}{functions:11}{share:7.1%}"

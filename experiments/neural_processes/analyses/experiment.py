@@ -13,6 +13,7 @@ from experiments.harness import settings
 from experiments.harness.experiment import Experiment
 from experiments.neural_processes.analyses import curves
 from experiments.neural_processes.gp import experiment as gp
+from experiments.neural_processes.predicting import curve
 from experiments.tasks.gaussian_process import GaussianProcess
 from kvq_jax.models import family
 
@@ -48,7 +49,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def examples(variables, test, key):
         def predict(context, x):
-            return gp.curve(lambda x: model.apply(variables, context, x, key=key), x, most)
+            return curve(lambda x: model.apply(variables, context, x, key=key), x, most)
 
         return curves.predicted(predict, own.example_counts[-1], x, key)
 

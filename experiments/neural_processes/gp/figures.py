@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,19 +49,19 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     """Every model on the same function of a kernel, with the middle number of context points."""
     name = f"gp_functions_{kernel}"
     cells = _required(results, name)
-    cells = {row.label: cells[model, "published"] for model, row in MODELS.items() if (model, "published") in cells}
-    return _functions(cells, "every model", folder / f"{name}.png", kernel)
+    cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
+    return _functions(cells, lambda model: MODELS[model].label, "every model", folder / f"{name}.png", kernel)
 
 
 def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     """As `functions`, by ANP with each kind of attention of the ANP slides."""
     cells = attention_results.of_anp(results, "gp")
     drawing.required(cells, f"anp/functions_{kernel} needs results of {attention_results.CONFIG} with data=gp")
-    return _functions(cells, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
+    return _functions(cells, str, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
 
 
-def _functions(cells: Mapping[str, Result], whose: str, path: Path, kernel: str) -> Path:
-    """A panel for each result, under its name."""
+def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: Path, kernel: str) -> Path:
+    """A panel for each result, under the label of its name."""
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
     rows = []
@@ -69,7 +69,7 @@ def _functions(cells: Mapping[str, Result], whose: str, path: Path, kernel: str)
         arrays = result.examples
         row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
         _draw_function(axis, arrays, row, column)
-        axis.set_title(f"{cell}, {result.content['steps']} steps", fontsize=9)
+        axis.set_title(f"{label(cell)}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
         rows += [(cell, *map(float, numbers)) for numbers in zip(*drawn)]
     for line in axes:

@@ -30,7 +30,7 @@ from flax import linen as nn
 
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.neural_processes.gp.experiment import spread
+from experiments.neural_processes.predicting import spread
 from experiments.tasks.image_completion import CENTRE
 from experiments.tasks.pixels import pixel_positions
 from kvq_jax.models import Points
@@ -56,7 +56,7 @@ def completed(
     mixture (latents, bootstraps, rollouts) they are the means of its first parts. Other models have none.
 
     The model predicts in blocks of at most `most` pixels, the number of targets it has seen in training, each spread
-    over the image: see gp.experiment.spread.
+    over the image: see predicting.spread.
     """
     order_key, *keys = jax.random.split(key, 3)
     order = jax.random.permutation(order_key, image[..., 0].size)

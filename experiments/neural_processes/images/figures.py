@@ -18,7 +18,7 @@ from experiments.harness.results import Result, comparable, several
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.images import montage, tables
 from experiments.neural_processes.images.completion import ATTENDED
-from experiments.neural_processes.likelihoods import log_likelihood
+from experiments.neural_processes.likelihoods import kind, log_likelihood
 from kvq_jax.models import MODELS, family
 
 CONFIGS = tables.CONFIGS
@@ -52,7 +52,7 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
             counts = result.config["evaluation"]["counts"]
             found = [log_likelihood(result, f"{part}/target@{count}") for count in counts]
             means, errors = np.array([(cell.mean, cell.error) for cell in found], float).T
-            broken = "--" if tables.kind(model) == "joint" else "-"
+            broken = "--" if kind(model) == "joint" else "-"
             looks[model] = dict(color=colours[model], linestyle=broken, label=MODELS[model].label)
             looks[model] |= dict(marker=_MARKERS[list(colours).index(model) % len(_MARKERS)], markersize=4)
             axis.errorbar(counts, means, yerr=errors, linewidth=1.2, **looks[model])

@@ -19,6 +19,7 @@ from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
+from experiments.neural_processes import attention_results, likelihoods, predicting
 from experiments.neural_processes.gp import experiment as meta_regression
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.figures import FIGURES
@@ -130,7 +131,7 @@ def test_a_curve_is_predicted_in_parts_of_what_training_has(most):
         sizes.append(x.shape[-2])
         return dist.Normal(x[..., 0], 1 + x[..., 0])
 
-    found = meta_regression.curve(predict, x, most)
+    found = predicting.curve(predict, x, most)
     np.testing.assert_allclose(found, jnp.stack([x[..., 0], 1 + x[..., 0]], -2), rtol=1e-6)
     assert set(sizes) == {most}
 
@@ -142,10 +143,8 @@ def test_moments_of_all_kinds_of_distributions():
     joint = dist.MultivariateNormal(mean, scale_tril=std[..., None] * jnp.eye(3))
     mixed = mixture(jnp.stack([mean - 1, mean + 1])[..., None], jnp.stack([std, std])[..., None])
     for predictive in (one, joint):
-        np.testing.assert_allclose(meta_regression.moments(predictive, (2, 3)), expected, rtol=1e-6)
-    np.testing.assert_allclose(
-        meta_regression.moments(mixed, (2, 3)), np.stack([mean, np.sqrt(std**2 + 1)], 1), rtol=1e-5
-    )
+        np.testing.assert_allclose(predicting.moments(predictive, (2, 3)), expected, rtol=1e-6)
+    np.testing.assert_allclose(predicting.moments(mixed, (2, 3)), np.stack([mean, np.sqrt(std**2 + 1)], 1), rtol=1e-5)
 
 
 def test_a_whole_run(constant_config, tmp_path):
@@ -279,7 +278,7 @@ def test_figures_draw_what_is_there(tmp_path):
 def test_functions_of_anp_with_each_attention(tmp_path):
     kinds = ("multihead", "laplace")
     axes = [content("anp")["axes"] | dict(data="gp", attention=kind, op="own") for kind in kinds]
-    found = results(tmp_path, *(content("anp") | dict(name=tables.ATTENTION, axes=of_kind) for of_kind in axes))
+    found = results(tmp_path, *(content("anp") | dict(name=attention_results.CONFIG, axes=of_kind) for of_kind in axes))
     draw = FIGURES["anp/functions_rbf"]
     path = draw(found, tmp_path / "figures")
     assert path.name == "functions_rbf.png" and path.read_bytes()[1:4] == b"PNG"
@@ -298,7 +297,12 @@ def test_the_catalogue_has_them():
 
 def test_rows_say_which_likelihood_judges_a_model_and_whether_its_std_has_a_floor():
     models = family("neural_process")
-    assert [model for model in models if tables.kind(model) == "joint"] == ["tnp_a", "tnp_nd", "lbanp_nd", "cmanp_and"]
+    assert [model for model in models if likelihoods.kind(model) == "joint"] == [
+        "tnp_a",
+        "tnp_nd",
+        "lbanp_nd",
+        "cmanp_and",
+    ]
     floored = ["cnp", "canp", "np", "anp", "bnp", "banp", "intention_anp"]
     assert [model for model in models if tables.has_floor(model)] == floored
 

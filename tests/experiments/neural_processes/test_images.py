@@ -20,6 +20,7 @@ from experiments.data import image_sets
 from experiments.harness.errors import ConfigError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
+from experiments.neural_processes import likelihoods
 from experiments.neural_processes.images import experiment as completion_experiment
 from experiments.neural_processes.images import references, tables
 from experiments.neural_processes.images.completion import completed
@@ -271,7 +272,7 @@ def test_images_of_one_kind_have_the_same_model(model, alike):
 def test_bounded_deviations_are_those_of_grey_images():
     for model in family("neural_process"):
         grey, faces = (config_file.get_config(f"model={model},data={data}").model for data in ("emnist", "celeba32"))
-        if tables.kind(model) == "joint" and model != "tnp_a":
+        if likelihoods.kind(model) == "joint" and model != "tnp_a":
             assert (grey.bound, faces.bound) == (True, False)
         elif model in config_file.MARGINAL.split("|"):
             assert (grey.std_map, grey.std_floor, faces.std_map, faces.std_floor) == ("softplus", 0.05, "exp", 0.0)
