@@ -15,8 +15,9 @@ import pytest
 
 from experiments.harness import weights
 from experiments.harness.provenance import code_digest
+from tests import processes
+from tests.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
 TINY = "--config=configs/intention/sine.py:model=neural_process,preset=tiny"
 FAST = ("--config.evaluation.counts=(1, 5)", "--config.evaluation.example_counts=(1, 5)")
 
@@ -26,7 +27,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return processes.run("experiments.run", *arguments)
 
 
 def outcome(folder: Path) -> tuple:

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,9 @@ import pytest
 from experiments import catalogue
 from experiments.harness.errors import Diverged, UserError
 from scripts import sweep
-from tests.scripts.command import ROOT, run
+from tests import processes
+from tests.processes import ROOT
+from tests.scripts.command import run
 
 SWEEP = (
     "--config=configs/intention/sine.py:preset=tiny",
@@ -29,11 +29,7 @@ def runs(tmp_path_factory) -> Path:
     run("sweep", *SWEEP, "--workdir", folder)
     assert len(list(folder.rglob("result.json"))) == 4
     pixels = ("--config=configs/intention/pixels.py:preset=tiny,model=maml", "--config.train.steps=20")
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.run", *pixels, "--workdir", str(folder / "intention" / "pixels" / "maml")],
-        cwd=ROOT,
-    )
-    assert done.returncode == 0
+    processes.told("experiments.run", *pixels, "--workdir", folder / "intention" / "pixels" / "maml")
     return folder
 
 

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -17,8 +15,7 @@ from experiments.harness.results import Result
 from experiments.intention.scaling import experiment as scaling
 from experiments.intention.scaling.figures import FIGURES
 from experiments.intention.scaling.tables import TABLES
-
-ROOT = Path(__file__).parents[3]
+from tests import processes
 
 
 def build(arg, **evaluation):
@@ -136,11 +133,8 @@ def test_a_sweep_runs_what_is_needed_and_says_what_is_not(tmp_path):
     sweep = 'def sweep():\n    return [{"model": "mlp", "dimension": "2", "size": size} for size in ("2", "4", "8")]\n'
     file.write_text("from configs.intention.scaling import get_config, unneeded\n\n" + sweep)
     flags = (f"--config={file}:preset=tiny", "--config.evaluation.threshold=100.0", "--workdir", str(tmp_path / "runs"))
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.sweep", *flags], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    skipped = [line for line in done.stdout.splitlines() if line.startswith("skip")]
+    told = processes.told("scripts.sweep", *flags)
+    skipped = [line for line in told.splitlines() if line.startswith("skip")]
     assert len(skipped) == 1 and "size=4: size 2 has reached" in skipped[0] and skipped[0].endswith("<= 100")
     (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
-    assert (folder / "figure.png").read_bytes()[1:4] == b"PNG" and "least squares (oracle)" in done.stdout
+    assert (folder / "figure.png").read_bytes()[1:4] == b"PNG" and "least squares (oracle)" in told

@@ -5,11 +5,9 @@ import functools
 import io
 import json
 import pickle
-import subprocess
 import sys
 import types
 import zipfile
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +19,10 @@ from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
 from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
 from kvq_jax.models import MODELS, family
+from tests import processes
 from tests.kvq_jax.models.neural_processes import golden
 from tests.kvq_jax.models.neural_processes.golden_outputs import OUTPUTS
 
-ROOT = Path(__file__).parents[3]
 NAMES = {name.replace("_", ""): name for name in TORCH_NAMES}  # the published name of a model -> ours
 # A CNP of one number in each layer, dim_x = 2, dim_y = 3, pre_depth 2, post_depth 1, decoder_depth 2.
 SMALL = {
@@ -43,15 +41,7 @@ def small(**changes) -> dict[str, np.ndarray]:
     return {name: tensor for name, tensor in (tensors | changes).items() if tensor is not None}
 
 
-def command(*arguments, module: str = "scripts.import_weights", code: int = 0) -> str:
-    """Standard output of a command, or its one line on standard error where `code` is not 0."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == code, (done.stdout, done.stderr)
-    if code:
-        assert len(done.stderr.strip().splitlines()) == 1
-    return done.stderr if code else done.stdout
+command = functools.partial(processes.told, "scripts.import_weights")
 
 
 @pytest.mark.parametrize("name", golden.read()["cases"])
@@ -110,7 +100,7 @@ def test_from_the_published_file_to_a_result(tmp_path):
         "--config.evaluation.example_counts=(4,)",
         "--config.train.seeds=1",
     )
-    command(*config, "--weights", folder, "--workdir", run, module="experiments.run")
+    processes.told("experiments.run", *config, "--weights", folder, "--workdir", run)
     result = json.loads((run / "result.json").read_text())
     assert result["parameter_count"] == 11610 and result["steps"] == 0
     assert result["config"]["model"]["num_block_latents"] == 5 and result["config"]["weights"]
