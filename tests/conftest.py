@@ -10,6 +10,7 @@ FLAGS = (
     "--xla_force_host_platform_device_count=8",
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -21,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads fight with tho
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-gc.set_threshold(100_000)  # a process that keeps many traced programs spends a quarter of its time on looking at them
+gc.set_threshold(100_000)  # a process that keeps many traced programs spends a fifth of its time on looking at them
 
 PROGRAMS_MIB = 1500  # memory at which a process lets its compiled programs go
 

@@ -22,14 +22,16 @@ _LIMIT_S = 300
 def run(module: str, *arguments) -> subprocess.CompletedProcess:
     """What `python -m MODULE ARGUMENTS` returns and prints, in the root of the project."""
     with tempfile.TemporaryDirectory() as folder:
-        told = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = _FORKS.Process(target=_execute, args=(module, [*map(str, arguments)], told))
+        streams = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = _FORKS.Process(target=_execute, args=(module, [*map(str, arguments)], streams))
         process.start()
         process.join(_LIMIT_S)
         if process.exitcode is None:
             process.kill()
             raise subprocess.TimeoutExpired([module, *arguments], _LIMIT_S)
-        return subprocess.CompletedProcess([module, *arguments], process.exitcode, *(path.read_text() for path in told))
+        return subprocess.CompletedProcess(
+            [module, *arguments], process.exitcode, *(path.read_text() for path in streams)
+        )
 
 
 def told(module: str, *arguments, code: int = 0) -> str:
@@ -41,12 +43,12 @@ def told(module: str, *arguments, code: int = 0) -> str:
     return done.stderr if code else done.stdout
 
 
-def _execute(module: str, arguments: list[str], told: list[Path]) -> None:
+def _execute(module: str, arguments: list[str], streams: list[Path]) -> None:
     os.chdir(ROOT)
-    for number, path in enumerate(told, 1):
+    for number, path in enumerate(streams, 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
     sys.argv = [module, *arguments]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # multiprocessing leaves without them
