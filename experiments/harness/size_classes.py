@@ -141,9 +141,15 @@ class SizeClasses(NamedTuple):
         program is traced: tasks of one class are computed together, at most `batch_size` at once. What is left of the
         smaller classes is computed in the largest.
         """
-        with jax.ensure_compile_time_eval():
+
+        @jax.jit
+        def of_tasks(key):
             keys = jax.random.split(key, tasks)
-            drawn = np.asarray(jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys))
+            return keys, jax.vmap(lambda key: self.law.draw(jax.random.fold_in(key, 0)))(keys)
+
+        with jax.ensure_compile_time_eval():
+            keys, drawn = of_tasks(key)
+            drawn = np.asarray(drawn)
         # Once: random numbers are slow to compile.
         random = jax.lax.map(lambda task: draw(*task), (keys, *given), batch_size=batch_size)
         number, last = self._of_size()[drawn], len(self.classes) - 1

@@ -42,6 +42,7 @@ def oracle_log_likelihood(sampler: Any, task: Task) -> dict[str, jax.Array]:
     """log p(targets | context, truth) / M of one task: each target alone ('marginal') and all together ('joint')."""
 
     @one_task_at_a_time
+    @jax.jit  # traced once, for all platforms
     def of_kinds(task):
         joint = sampler.oracle(task, task.target.x, task.target.mask)
         points = count(task.target.mask, len(task.target.x))

@@ -177,7 +177,7 @@ class GaussianProcess:
         factor = cholesky(_of_present(covariance, there))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
-        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:])
+        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:], validate_args=False)
 
     def _covariance(self, x: jax.Array, hyperparameters: Hyperparameters) -> jax.Array:
         """K [n, n] of y at x [n, 1]."""

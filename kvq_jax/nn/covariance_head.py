@@ -32,7 +32,7 @@ def cholesky(
         scale_tril = jnp.where(there[..., :, None] & there[..., None, :], scale_tril, 0)
         diagonal = jnp.where(there, diagonal, 1)
     identity = jnp.eye(mean.shape[-1], dtype=mean.dtype)
-    return dist.MultivariateNormal(mean, scale_tril=scale_tril + diagonal[..., None] * identity)
+    return dist.MultivariateNormal(mean, scale_tril=scale_tril + diagonal[..., None] * identity, validate_args=False)
 
 
 def low_rank(
@@ -44,7 +44,7 @@ def low_rank(
     variance = jnp.exp(log_variance()) + jitter
     if there is not None:
         factor, variance = jnp.where(there[..., None], factor, 0), jnp.where(there, variance, 1)
-    return dist.LowRankMultivariateNormal(mean, factor, variance)
+    return dist.LowRankMultivariateNormal(mean, factor, variance, validate_args=False)
 
 
 # Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter).

@@ -82,7 +82,7 @@ class NP(Streamed):
     def z_given(self, summary: jax.Array) -> dist.Distribution:
         """The distribution of z [..., latent], from what the pooling gives, [..., 1, 2 latent]."""
         mean, raw = jnp.split(summary[..., 0, :], 2, axis=-1)
-        return dist.Normal(mean, self.latent_floor + (1 - self.latent_floor) * jax.nn.sigmoid(raw)).to_event(1)
+        return predictive.factorised(mean, self.latent_floor + (1 - self.latent_floor) * jax.nn.sigmoid(raw))
 
     def _mixture(self, representation, summary, target_x, noise) -> dist.Distribution:
         z = reparametrised(self.z_given(summary), noise)

@@ -5,6 +5,8 @@ Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
     factorised  Independent(Normal)           batch [..., M], event [dy]
     mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
     joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
+
+They do not validate their arguments: numpyro compiles the parts of such a check one by one while a program is traced.
 """
 
 import math
@@ -31,13 +33,14 @@ def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.
 
 def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Independent normals: mean and std [..., M, dy]."""
-    return dist.Normal(mean, std).to_event(1)
+    return dist.Normal(mean, std, validate_args=False).to_event(1)
 
 
 def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Equal weights on K factorised distributions, mixed in each point: mean and std [K, ..., M, dy]."""
     mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
-    return dist.MixtureSameFamily(dist.Categorical(logits=jnp.zeros(mean.shape[:-1])), factorised(mean, std))
+    weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=False)
+    return dist.MixtureSameFamily(weights, factorised(mean, std), validate_args=False)
 
 
 def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:
