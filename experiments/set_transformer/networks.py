@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
@@ -24,7 +25,7 @@ def training(model: SetNetwork, task: SetSampler, width: int, size_classes: int)
     """
 
     def init(key):
-        return model.init(key, jnp.zeros((task.max_size, width)))
+        return model.lazy_init(key, jax.ShapeDtypeStruct((task.max_size, width), jnp.float32))
 
     if not size_classes:
         return dict(init=init, sample=task.sample, data=NO_DATA)

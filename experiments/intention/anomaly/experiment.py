@@ -46,7 +46,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return model.apply(variables, batch.feature, **options)
 
     def init(key):
-        return model.init(key, jnp.zeros((task.set_size, data["train"].feature.shape[-1])))
+        shape = (task.set_size, data["train"].feature.shape[-1])
+        return model.lazy_init(key, jax.ShapeDtypeStruct(shape, jnp.float32))
 
     def judged(scores, batch):
         right = jnp.float32(scores.argmax(-1) == batch.anomaly)

@@ -7,6 +7,7 @@ sizes off.
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
@@ -37,7 +38,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
 
     def init(key):
-        return model.init(key, jnp.zeros((task.points, task.dimension)), jnp.zeros((task.points, 1)))
+        x, y = (jax.ShapeDtypeStruct((task.points, width), jnp.float32) for width in (task.dimension, 1))
+        return model.lazy_init(key, x, y)
 
     def loss(variables, batch, key):
         return jnp.mean((model.apply(variables, batch.x, batch.y) - batch.weights) ** 2), ({}, {})
