@@ -1,12 +1,17 @@
 """Measures speed and memory as ratios within one run: python -m scripts.benchmark NAME [NAME ...]
 
-NAME is one of accuracy, evaluation, experiments, harness, images, np, ops, streaming. Absolute times depend on the
+NAME is one of accuracy, evaluation, experiments, harness, images, np, ops, streaming. All models of np take more than
+an hour: np:cnp,tnp_d measures these two; evaluation and images take models likewise. Absolute times depend on the
 machine and its load; every claim about speed is a ratio of times measured in turns.
 """
 
+import functools
 import importlib
+import inspect
 import sys
+from collections.abc import Callable
 
+from configs.neural_processes import gp
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from kvq_jax.names import unknown
@@ -18,11 +23,24 @@ _NAMES = ("accuracy", "evaluation", "experiments", "harness", "images", "np", "o
 def _run(argv: list[str]) -> None:
     if len(argv) < 2:
         raise UserError(f"name a benchmark: {', '.join(_NAMES)}")
-    for name in argv[1:]:
-        if name not in _NAMES:
-            raise UserError(unknown("benchmark", name, _NAMES))
-    for name in argv[1:]:
-        importlib.import_module(f"scripts.benchmarks.{name}").main()
+    for main in [_main(argument) for argument in argv[1:]]:
+        main()
+
+
+def _main(argument: str) -> Callable[[], object]:
+    """What measures NAME, or NAME:MODEL,...; raises UserError."""
+    name, colon, models = argument.partition(":")
+    if name not in _NAMES:
+        raise UserError(unknown("benchmark", name, _NAMES))
+    main = importlib.import_module(f"scripts.benchmarks.{name}").main
+    if not colon:
+        return main
+    if "models" not in inspect.signature(main).parameters:
+        raise UserError(f"{argument}: the benchmark {name} has no models to choose from")
+    for model in models.split(","):
+        if model not in gp.MODELS:
+            raise UserError(unknown("model", model, gp.MODELS))
+    return functools.partial(main, models=models.split(","))
 
 
 if __name__ == "__main__":

@@ -173,6 +173,18 @@ def test_what_does_not_exist_is_one_line(runs, tmp_path):
     assert "cannot read" in run("tables", "--table", "intention/figure7_sine", "--results", tmp_path, code=2)
 
 
+@pytest.mark.parametrize(
+    "named, message",
+    [
+        ("npp", "unknown benchmark 'npp': did you mean 'np'?"),
+        ("np:cnp,tnp_e", "unknown model 'tnp_e': did you mean 'tnp_"),
+        ("ops:cnp", "ops:cnp: the benchmark ops has no models to choose from"),
+    ],
+)
+def test_what_no_benchmark_measures_is_one_line(named, message):
+    assert message in run("benchmark", "images:cnp", named, code=2)
+
+
 def test_without_a_name_they_list_what_there_is():
     assert "intention/figure7" in run("figures").splitlines()
     assert "intention/figure7_sine" in run("tables").splitlines()
