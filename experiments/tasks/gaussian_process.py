@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from numpyro.util import not_jax_tracer
 
 from experiments.harness.size_classes import Law, Size, Slots
 from experiments.tasks.base import Task, student_noise
@@ -177,7 +178,7 @@ class GaussianProcess:
         factor = cholesky(_of_present(covariance, there))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
-        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:], validate_args=False)
+        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:], validate_args=not_jax_tracer(mean))
 
     def _covariance(self, x: jax.Array, hyperparameters: Hyperparameters) -> jax.Array:
         """K [n, n] of y at x [n, 1]."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from numpyro.util import not_jax_tracer
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
@@ -32,7 +33,8 @@ def cholesky(
         scale_tril = jnp.where(there[..., :, None] & there[..., None, :], scale_tril, 0)
         diagonal = jnp.where(there, diagonal, 1)
     identity = jnp.eye(mean.shape[-1], dtype=mean.dtype)
-    return dist.MultivariateNormal(mean, scale_tril=scale_tril + diagonal[..., None] * identity, validate_args=False)
+    scale_tril = scale_tril + diagonal[..., None] * identity
+    return dist.MultivariateNormal(mean, scale_tril=scale_tril, validate_args=not_jax_tracer(mean))
 
 
 def low_rank(
@@ -44,7 +46,7 @@ def low_rank(
     variance = jnp.exp(log_variance()) + jitter
     if there is not None:
         factor, variance = jnp.where(there[..., None], factor, 0), jnp.where(there, variance, 1)
-    return dist.LowRankMultivariateNormal(mean, factor, variance, validate_args=False)
+    return dist.LowRankMultivariateNormal(mean, factor, variance, validate_args=not_jax_tracer(mean))
 
 
 # Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter).

@@ -6,7 +6,8 @@ Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
     mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
     joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
 
-They do not validate their arguments: numpyro compiles the parts of such a check one by one while a program is traced.
+They validate their arguments where these are known. While a program is traced they are not, and numpyro, which can then
+raise nothing, would compile the parts of each check one by one.
 """
 
 import math
@@ -14,6 +15,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from numpyro.util import not_jax_tracer
 
 from kvq_jax.names import choose
 
@@ -33,14 +35,15 @@ def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.
 
 def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Independent normals: mean and std [..., M, dy]."""
-    return dist.Normal(mean, std, validate_args=False).to_event(1)
+    return dist.Normal(mean, std, validate_args=not_jax_tracer(mean)).to_event(1)
 
 
 def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Equal weights on K factorised distributions, mixed in each point: mean and std [K, ..., M, dy]."""
     mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
-    weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=False)
-    return dist.MixtureSameFamily(weights, factorised(mean, std), validate_args=False)
+    known = not_jax_tracer(mean)
+    weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=known)
+    return dist.MixtureSameFamily(weights, factorised(mean, std), validate_args=known)
 
 
 def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:

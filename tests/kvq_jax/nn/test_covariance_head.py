@@ -18,6 +18,22 @@ def head(**fields):
     return CovarianceHead(2, **SMALL, **fields)
 
 
+JOINT = {name: lambda mean, of=of: of(mean, P, lambda: LOG, None, False, 0.1) for name, of in COVARIANCES.items()}
+OF_POINTS = {
+    of.__name__: lambda mean, of=of: of(mean, np.ones(mean.shape)) for of in (predictive.factorised, predictive.mixture)
+}
+
+
+@pytest.mark.parametrize("law", [*JOINT.values(), *OF_POINTS.values()], ids=[*JOINT, *OF_POINTS])
+def test_arguments_are_validated_where_they_are_known(law):
+    mean = MEAN if law in JOINT.values() else draw(3, 4, 2)
+    wrong = np.full_like(mean, np.nan)
+    law(mean)
+    with pytest.raises(ValueError, match="invalid loc parameter"):
+        law(wrong)
+    assert np.isnan(jax.jit(lambda mean: law(mean).mean)(wrong)).all()
+
+
 def test_cholesky_by_hand():
     gram = P @ P.T
     loose = COVARIANCES["cholesky"](MEAN, P, None, None, False, 0.0)
