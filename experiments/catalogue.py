@@ -1,8 +1,9 @@
-"""The tables and figures of all experiments, and those that show one run: what joins results with what draws them.
+"""The tables, figures and findings of all experiments, and what shows one run: what joins results with what shows them.
 
-Every tables.py and figures.py in the folder of an experiment is found. Such a module may define:
+Every tables.py, figures.py and findings.py in the folder of an experiment is found. Such a module may define:
 
     TABLES, FIGURES     '<paper>/<name>' -> a function of results (tables), of results and a folder (figures)
+    FINDINGS            '<paper>/<name>' -> a function of results that yields sentences (harness/findings.py)
     CONFIGS             names of the configs whose single runs it shows
     run_table, run_figure    what shows one of them: results -> Table, (results, folder) -> Path
 """
@@ -23,12 +24,12 @@ _DEFAULT = "regression"  # the experiment whose table and figure show the runs t
 
 
 def names(kind: str) -> list[str]:
-    """All names of a kind, 'tables' or 'figures'."""
+    """All names of a kind, 'tables', 'figures' or 'findings'."""
     return sorted(_all(kind))
 
 
 def find(kind: str, name: str) -> Callable:
-    """The function that builds the table or draws the figure. Raises ConfigError for an unknown name."""
+    """What builds the table, draws the figure or yields the findings. Raises ConfigError for an unknown name."""
     return choose(_all(kind), name, f"--{kind.removesuffix('s')}")
 
 

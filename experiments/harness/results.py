@@ -55,10 +55,10 @@ class Result:
     def config(self) -> dict[str, Any]:
         return self.content["config"]
 
-    @property
+    @functools.cached_property
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Name of a metric to its mean, sem, median, n and means per seed."""
-        return self.content["metrics"]
+        """Name of a metric to its mean, sem, median, n and means per seed, and to `run`, this result."""
+        return {name: {**summary, "run": self} for name, summary in self.content["metrics"].items()}
 
     @property
     def steps(self) -> str:

@@ -33,12 +33,14 @@ class Cell:
       error: its standard error, in the unit of the mean; None where there is none.
       best: whether it is the best of its column.
       decimals: digits after the point, as a paper prints its number; None for three significant digits.
+      run: the result that it is a number of, for those who ask how it was made; None where there is none.
     """
 
     mean: float | None = None
     error: float | None = None
     best: bool = False
     decimals: int | None = None
+    run: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     def text(self, plus_minus: str = "±") -> str:
         """'0.123 ± 0.004', 'missing' or 'not finite'."""
@@ -70,7 +72,8 @@ def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: floa
     if summary is None:
         return Cell()
     sem = summary["sem"]
-    return Cell(scale * _or_nan(summary["mean"]), None if sem is None else errors * scale * sem)
+    error = None if sem is None else errors * scale * sem
+    return Cell(scale * _or_nan(summary["mean"]), error, run=summary.get("run"))
 
 
 def over_seeds(summary: Mapping[str, Any] | None, decimals: int | None = None) -> Cell:
@@ -79,12 +82,12 @@ def over_seeds(summary: Mapping[str, Any] | None, decimals: int | None = None) -
         return Cell()
     seeds = summary["seeds"]
     spread = statistics.stdev(seeds) if len(seeds) > 1 and None not in seeds else None
-    return Cell(_or_nan(summary["mean"]), spread, decimals=decimals)
+    return Cell(_or_nan(summary["mean"]), spread, decimals=decimals, run=summary.get("run"))
 
 
 def median(summary: Mapping[str, Any] | None) -> Cell:
     """The median of a metric over its tasks; missing where there is no summary."""
-    return Cell() if summary is None else Cell(_or_nan(summary["median"]))
+    return Cell() if summary is None else Cell(_or_nan(summary["median"]), run=summary.get("run"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Tasks with answers in closed form: what policy distillation and the generalised Kabsch task show alike."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from experiments.harness.findings import Finding, Numbers, digits
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 from experiments.regression.labels import METHODS, label, model_of
@@ -75,6 +76,25 @@ def table_of(results: Sequence[Result], experiment: str, **words: str) -> Table 
     """The table of an experiment, from all results; None without any of its own. words: of error_table."""
     own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
     return error_table(list(own.values()), models=MODELS, **words) if own else None
+
+
+def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Iterator[Finding]:
+    """How far Intention's error is below every baseline's, in the paper's form and in ours; build: makes the table."""
+    number = Numbers(build, results)
+    for form, heading in (("paper", "In the paper's form"), ("", "As few-shot regressors of the same features")):
+        names = [_name((model, form)) for model in MODELS if model != "maml"]
+        errors = number.known(names, "MSE")
+        ours = number(names[0], "MSE")
+        best = min((name for name in errors if name != names[0]), key=errors.get)
+        yield Finding(
+            f"{heading}, Intention's squared error on {task} is {digits(ours)}, the best baseline's ({_bare(best)}) "
+            f"{digits(errors[best])}, {digits(errors[best] / ours)} times as much.",
+            errors[best] > 2 * ours,
+        )
+
+
+def _bare(name: str) -> str:
+    return name.partition(",")[0]
 
 
 def _by_model(results: Sequence[Result], experiment: str, variant: Callable) -> dict[str, Result]:

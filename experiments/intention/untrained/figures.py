@@ -9,10 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
-from experiments.harness.results import Result, comparable
+from experiments.harness.results import Result
+from experiments.intention.untrained.tables import CONFIGS, of_number
 
-EXPERIMENT = "intention/untrained"
-CONFIGS = (EXPERIMENT,)
 # Operator -> the paper's name.
 _OPS = {"softmax": "Attention", "linear": "Linear attention", "intention": "Intention", "sigma_intention": "σIntention"}
 # Form of Intention whose time is measured -> its name.
@@ -103,10 +102,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _of_all(number: str, results: Sequence[Result], folder: Path) -> Path:
-    own = [result for result in results if result.name == EXPERIMENT and result.axes["figure"] == number]
-    found = comparable(own, EXPERIMENT, lambda result: number)
-    drawing.required(found, f"Figure {number} needs a result of {EXPERIMENT} with figure={number}")
-    return _save(found[number], folder, f"figure{number}")
+    found = of_number(results, number)
+    drawing.required(found, f"Figure {number} needs a result of {CONFIGS[0]} with figure={number}")
+    return _save(found, folder, f"figure{number}")
 
 
 def _save(result: Result, folder: Path, name: str) -> Path:

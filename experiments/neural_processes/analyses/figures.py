@@ -1,7 +1,6 @@
 """Figures 4, 6, 9 and 10 of the CMANP paper from results of neural_processes/analyses and /complexity."""
 
 import functools
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from kvq_jax.models import MODELS
 
 CONFIGS = tables.CONFIGS
 _BAND = 2  # standard deviations on each side
-_SIZES = ("latents", "block_latents", "width")  # the axes that hold them
 _COLOURS = {"rbf": drawing.RED, "matern": drawing.BLUE}
 _PLACE = {9: 0, 10: 1}  # number of a figure -> index in curves.PLACES
 _COLUMNS = ["panel", "kernel", "size", "log_likelihood", "sem_of_gap", "oracle", "milliseconds"]
@@ -46,13 +44,13 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
     own = _own(results, "Figure 4")
     figure, ((left, middle, right),) = drawing.new_figure(1, 3, width=3.4, height=3.0)
     rows = _draw_times(left, [result for result in results if result.preset == own[0].preset])
-    models = study_of_blocks(own)
+    models = tables.study_of_blocks(own)
     blocks, without = models.get("cmanp_and"), models.get("cmanp")
     if blocks:
         sizes = blocks.config["evaluation"]["block_sizes"]
         rows += _draw_likelihoods(middle, "block size", dict.fromkeys(sizes, blocks), "joint", suffix="@{}")
         rows += _draw_levels(middle, sizes, without) if without else []
-    rows += _draw_likelihoods(right, "both", curve(own, "latents", "block_latents"), "marginal")
+    rows += _draw_likelihoods(right, "both", tables.curve(own, "latents", "block_latents"), "marginal")
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
     middle.set(xlabel="block size", title="CMANP-AND")
     right.set(xlabel="latents, $|L_I| = |L_B|$", title="CMANP")
@@ -66,7 +64,7 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     panels = {"block_latents": "block latents, $|L_B|$", "latents": "latents, $|L_I|$", "width": "width"}
     rows = []
     for axis, (varied, label) in zip(axes, panels.items()):
-        rows += _draw_likelihoods(axis, varied, curve(own, varied), "marginal")
+        rows += _draw_likelihoods(axis, varied, tables.curve(own, varied), "marginal")
         axis.set_xlabel(label)
     return _saved(figure, axes, own, rows, folder / "figure6.png")
 
@@ -75,7 +73,7 @@ def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
     """Every model on the three functions, with a context from all of the range of training (9) or a part of it (10)."""
     name, place = f"Figure {number}", _PLACE[number]
     needs = f"{name} needs a result of {CONFIGS[0]} with study=blocks"
-    cells = drawing.required(study_of_blocks(_own(results, name)), needs)
+    cells = drawing.required(tables.study_of_blocks(_own(results, name)), needs)
     figure, axes = drawing.new_figure(len(cells), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     rows = []
     for line, (model, result) in zip(axes, cells.items()):
@@ -90,31 +88,9 @@ FIGURES = {"cmanp/figure4": figure4, "cmanp/figure6": figure6}
 FIGURES |= {f"cmanp/figure{number}": functools.partial(all_curves, number=number) for number in _PLACE}
 
 
-def curve(results: Sequence[Result], *varied: str) -> dict[int, Result]:
-    """Size -> the CMANP with it on all the axes `varied`, its other sizes as in most cells; sizes increasing."""
-    base = {"model": "cmanp", "study": "sizes"} | _base_sizes(results)
-    found = {}
-    for result in results:
-        sizes = {result.axes[axis] for axis in varied}
-        if len(sizes) == 1 and all(result.axes[axis] == value for axis, value in base.items() if axis not in varied):
-            found[int(sizes.pop())] = result
-    return dict(sorted(found.items()))
-
-
-def study_of_blocks(results: Sequence[Result]) -> dict[str, Result]:
-    """Model -> its result in the study of blocks."""
-    base = {"study": "blocks"} | _base_sizes(results)
-    found = {result.axes["model"]: result for result in results if base.items() <= result.axes.items()}
-    return {model: found[model] for model in MODELS if model in found}
-
-
 def _own(results: Sequence[Result], figure: str) -> list[Result]:
     own = comparable(results, CONFIGS[0], lambda result: tuple(sorted(result.axes.items())))
     return list(drawing.required(own, f"{figure} needs results of {CONFIGS[0]}").values())
-
-
-def _base_sizes(results: Sequence[Result]) -> dict[str, str]:
-    return {axis: statistics.mode(result.axes[axis] for result in results) for axis in _SIZES}
 
 
 def _draw_times(axis: Axes, results: Sequence[Result]) -> Rows:

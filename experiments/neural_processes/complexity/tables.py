@@ -49,7 +49,8 @@ def number(run: Result, series: str, size: int, model: str) -> Cell | str:
         return "-"
     if f"{series}/{model}" in run.content["facts"]["absent"]:
         return "none"
-    return Cell(measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[section["quantity"]]).mean)
+    found = measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[section["quantity"]])
+    return dataclasses.replace(found, error=None)
 
 
 def growth(run: Result, series: str, model: str) -> str:

@@ -1,0 +1,99 @@
+"""What results say, in sentences: every number in them is read from a table, and whether they hold is a computation.
+
+A findings.py beside the tables.py of an experiment has FINDINGS, '<paper>/<name>' -> a function of results that yields
+its findings in the order of reading.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result
+from experiments.harness.tables import Cell, Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A sentence about results.
+
+    Attributes:
+      text: plain text, one or two sentences.
+      holds: whether the results bear it out; a sentence that only reads numbers always does.
+    """
+
+    text: str
+    holds: bool = True
+
+
+Find = Callable[[Sequence[Result]], Iterator[Finding]]
+
+
+class Unsaid(UserError):
+    """A sentence needs a number that no result has."""
+
+
+class Numbers:
+    """The numbers of a table, by the name of a row and the head of a column."""
+
+    def __init__(self, build: Callable[[Sequence[Result]], Table | None], results: Sequence[Result]):
+        """Raises Unsaid where the results have nothing of the table."""
+        self._table = build(results)
+        if self._table is None:
+            raise Unsaid("no result of the table that this is read from")
+
+    def __call__(self, row: str, column: str) -> float:
+        """A mean. Raises Unsaid where the cell is missing or not finite, KeyError where the table has no such cell."""
+        cell = self.cell(row, column)
+        if not isinstance(cell, Cell) or not cell.known:
+            raise Unsaid(f"{self._table.title}: {row}, {column} is missing")
+        return cell.mean
+
+    def cell(self, row: str, column: str) -> Cell | str:
+        """A cell as it stands in the table. Raises KeyError."""
+        heads = list(self._table.columns[1:])
+        if column not in heads:
+            raise KeyError(f"{self._table.title} has no column {column}")
+        return dict(self._table.rows)[row][heads.index(column)]
+
+    def known(self, rows: Iterable[str], column: str) -> dict[str, float]:
+        """Row -> mean, of those rows whose cell is a finite number."""
+        cells = {row: self.cell(row, column) for row in rows}
+        return {row: cell.mean for row, cell in cells.items() if isinstance(cell, Cell) and cell.known}
+
+    def best(self, row: str, column: str, among: Iterable[str]) -> bool:
+        """Whether of the rows `among` this one alone is marked as best: no other is within the joint error of it."""
+        marked = {name for name in among if isinstance(cell := self.cell(name, column), Cell) and cell.best}
+        return marked == {row}
+
+    @property
+    def columns(self) -> list[str]:
+        """The heads of the columns of numbers."""
+        return list(self._table.columns[1:])
+
+
+def said(find: Find, results: Sequence[Result]) -> tuple[list[Finding], str | None]:
+    """The findings of a function as far as results reach, and why no further; None where all are said."""
+    found = []
+    try:
+        for finding in find(results):
+            found.append(finding)
+    except Unsaid as reason:
+        return found, str(reason)
+    return found, None
+
+
+def digits(number: float, significant: int = 2) -> str:
+    """'0.0013': a number for a sentence, without an exponent, not rounded before the point."""
+    if abs(number) >= 10 ** (significant - 1) or number == 0:
+        return f"{number:.0f}"
+    return f"{float(f'{number:.{significant}g}'):.{_places(number, significant)}f}"
+
+
+def _places(number: float, significant: int) -> int:
+    """Digits after the point that show `significant` digits of a number."""
+    return significant - 1 - int(f"{number:.{significant - 1}e}".split("e")[1])
+
+
+def listed(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,0 +1,30 @@
+"""What the results of set anomaly detection say (Intention paper, Table 3)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers
+from experiments.harness.results import Result
+from experiments.intention.anomaly.tables import MODELS, PAPER, table3
+
+
+def anomalies(results: Sequence[Result]) -> Iterator[Finding]:
+    """Depth, and the order of the models."""
+    number = Numbers(table3, results)
+    one, four = ({model: number(name, layers) for model, name in MODELS.items()} for layers in ("1 layer", "4 layers"))
+    gains = [four[model] - one[model] for model in MODELS]
+    yield Finding(
+        f"Finding the image of another class: four layers are better than one for each of the {len(MODELS)} models, by "
+        f"{min(gains):.1f} to {max(gains):.1f} points, as in the paper.",
+        min(gains) > 0,
+    )
+    first = max(MODELS, key=four.get)
+    papers = sorted(MODELS, key=lambda model: PAPER[model][-1], reverse=True)
+    yield Finding(
+        f"With poorer features than the paper's the order is another: {MODELS[first]} is first here "
+        f"({four[first]:.1f} %; chance is 10), and at place {papers.index(first) + 1} of {len(papers)} in the "
+        f"paper, where all are within {PAPER[papers[0]][-1] - PAPER[papers[-1]][-1]:.1f} points of each other.",
+        first != papers[0],
+    )
+
+
+FINDINGS = {"intention/table3": anomalies}

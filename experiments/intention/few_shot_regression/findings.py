@@ -1,0 +1,68 @@
+"""What the results of few-shot regression say (Intention paper, Section 5.1, Figure 7)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, digits, listed
+from experiments.harness.results import Result
+from experiments.intention.few_shot_regression.tables import MODELS, TABLES
+from experiments.regression.labels import label
+
+
+def sine(results: Sequence[Result]) -> Iterator[Finding]:
+    """On sine curves: what Intention does before and after training."""
+    number = Numbers(TABLES["intention/figure7_sine"], results)
+    first, last = number.columns[0], number.columns[-1]
+    others = [label(model) for model in MODELS if model != "intention"]
+
+    gain = {name: number(f"{name}, untrained", first) / number(f"{name}, untrained", last) for name in _names()}
+    most = max(gain[name] for name in others)
+    yield Finding(
+        f"Untrained, Intention already interpolates sine curves: its squared error falls by a factor of "
+        f"{digits(gain['Intention'])} from {first} observation to {last}, that of no other untrained model by more "
+        f"than {digits(most)}.",
+        gain["Intention"] > 10 > most,
+    )
+    trained = {name: number(f"{name}, trained", last) for name in _names()}
+    second = min(others, key=trained.get)
+    yield Finding(
+        f"Trained, Intention has the least error on sine curves at each of {listed(number.columns)} observations: with "
+        f"{last} it is at {digits(trained['Intention'])}, {second}, the next, at {digits(trained[second])}.",
+        _always_best(number),
+    )
+
+
+def pixels(results: Sequence[Result]) -> Iterator[Finding]:
+    """The same on the pixels of images."""
+    number = Numbers(TABLES["intention/figure7_pixels"], results)
+    *_, before, last = number.columns
+    yield Finding(
+        f"On pixels of images it is the best at each of {listed(number.columns)} pixels too.", _always_best(number)
+    )
+    kept = {name: number(f"{name}, trained", last) / number(f"{name}, trained", before) for name in _names()}
+    yield Finding(
+        f"Intention and attention, which keep all observations apart, gain to the end: from {before} to {last} pixels "
+        f"their error falls by {1 - kept['Intention']:.0%} and {1 - kept['Attention']:.0%}, that of the neural process "
+        f"and of MAML by {1 - kept['Neural Process']:.1%} and {1 - kept['MAML']:.1%}.",
+        max(kept["Intention"], kept["Attention"]) < 0.7 < 0.95 < min(kept["Neural Process"], kept["MAML"]),
+    )
+    curve = {column: number("Intention, untrained", column) for column in number.columns}
+    peak = max(list(curve)[1:], key=curve.get)
+    yield Finding(
+        f"Untrained on pixels, Intention's error is {digits(curve[number.columns[0]])} with {number.columns[0]} pixel, "
+        f"{digits(curve[peak], 3)} with {peak} and {digits(curve[last])} with {last}: it rises in between, and at the "
+        f"end reaches the trained neural process's {digits(number('Neural Process, trained', last))}.",
+        curve[last] < curve[number.columns[0]] < curve[peak]
+        and curve[last] < 1.05 * number("Neural Process, trained", last),
+    )
+
+
+def _names() -> list[str]:
+    return [label(model) for model in MODELS]
+
+
+def _always_best(number: Numbers) -> bool:
+    trained = [f"{name}, trained" for name in _names()]
+    return all(number.best("Intention, trained", column, trained) for column in number.columns)
+
+
+FINDINGS = {"intention/figure7_sine": sine, "intention/figure7_pixels": pixels}

@@ -1,0 +1,40 @@
+"""What the search for the size that least squares takes says (Intention paper, Figure 3)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, Unsaid
+from experiments.harness.results import Result
+from experiments.intention.scaling.tables import figure3
+from kvq_jax.models import WEIGHT_REGRESSORS
+
+
+def sizes(results: Sequence[Result]) -> Iterator[Finding]:
+    """The smallest size of each model, by dimension."""
+    number = Numbers(figure3, results)
+    found = {row.label: [_size(number, row.label, column) for column in number.columns] for row in _models()}
+    order = [sum(map(_rank, of_model)) for of_model in found.values()]
+    told = "; ".join(f"{name} {', '.join(of_model)}" for name, of_model in found.items())
+    yield Finding(
+        f"The size of layers that least squares takes, at {number.columns[0]} to {number.columns[-1].split()[-1]}: "
+        f"{told}. The paper's curves have the same order.",
+        order == sorted(order),
+    )
+
+
+def _models() -> list:
+    """In the paper's order, from the smallest size to the largest."""
+    return [WEIGHT_REGRESSORS[name] for name in ("intention", "attention", "neural_process", "mlp")]
+
+
+def _size(number: Numbers, name: str, column: str) -> str:
+    cell = number.cell(f"{name}, by mean", column)
+    if not isinstance(cell, str):
+        raise Unsaid(f"no size of {name} at {column}")
+    return cell
+
+
+def _rank(size: str) -> float:
+    return float("inf") if size.startswith(">") else float(size)
+
+
+FINDINGS = {"intention/figure3": sizes}

@@ -1,0 +1,38 @@
+"""What the results of one-dimensional meta-regression say (CMANP paper, Table 4)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, digits, listed
+from experiments.harness.results import Result
+from experiments.neural_processes.gp.tables import KERNELS, chosen_results, table4
+from kvq_jax.models import MODELS, family
+
+_PAPER_STEPS = 100_000
+
+
+def table(results: Sequence[Result]) -> Iterator[Finding]:
+    """How far the models have come, in the paper's order of likelihoods, and what they lack to the true posterior."""
+    number, head = Numbers(table4, results), KERNELS["rbf"]
+    cells = {model: result for (model, std), result in chosen_results(results).items() if std == "published"}
+    steps = sorted(result.content["steps"] for result in cells.values())
+    for likelihood, words in (("marginal", "each target alone"), ("joint", "all targets jointly")):
+        names = [row.label for row in family("neural_process").values() if row.cls.likelihood == likelihood]
+        found, oracle = number.known(names, head), number(f"oracle, {likelihood}", head)
+        order = sorted(found, key=found.get, reverse=True)
+        yield Finding(
+            f"Of functions of a Gaussian process (RBF) the true posterior predicts {words} with a log-likelihood of "
+            f"{digits(oracle, 3)}. After {steps[0]} to {steps[-1]} steps the models are below it: "
+            f"{listed([f'{name} {digits(found[name])}' for name in order])}.",
+            max(found.values()) < oracle,
+        )
+    if steps[-1] < _PAPER_STEPS:
+        papers = number.known([MODELS[model].label for model in cells], f"{head}, paper")
+        below = [name for name, mean in papers.items() if number(name, head) < mean]
+        yield Finding(
+            f"The paper trains for {_PAPER_STEPS} steps: these runs say who learns quickly, not who wins; "
+            f"{len(below)} of {len(papers)} models are below the paper's numbers.",
+            len(below) == len(papers),
+        )
+
+
+FINDINGS = {"cmanp/table4": table}

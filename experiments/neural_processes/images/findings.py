@@ -1,0 +1,71 @@
+"""What the results of image completion say (CMANP paper, Table 3)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, digits, listed
+from experiments.harness.results import Result
+from experiments.neural_processes.images.tables import chosen_results, table3
+from experiments.neural_processes.likelihoods import log_likelihood
+from kvq_jax.models import MODELS, family
+
+_SEEN, _UNSEEN = "EMNIST seen", "EMNIST unseen"
+
+
+def emnist(results: Sequence[Result]) -> Iterator[Finding]:
+    """Digits and letters: the order of the models, seen and unseen, more pixels, and models that look at nothing."""
+    number = Numbers(table3, results)
+    names = [row.label for row in family("neural_process").values() if row.cls.likelihood == "marginal"]
+    seen, unseen = number.known(names, _SEEN), number.known(names, _UNSEEN)
+    order = sorted(seen, key=seen.get, reverse=True)
+    yield Finding(
+        "Completing digits of EMNIST, on which they were trained, and letters, which they never saw: "
+        f"{listed([f'{name} {digits(seen[name])} and {digits(unseen[name])}' for name in order])}; unseen classes are "
+        "harder for each of them.",
+        all(unseen[name] < seen[name] for name in order),
+    )
+    yield Finding(
+        "TNP-D and CMANP are above CNP, as in the paper.",
+        min(number("TNP-D", _SEEN), number("CMANP", _SEEN)) > number("CNP", _SEEN),
+    )
+    level = number("Gaussian of each pixel", _SEEN)
+    above = [name for name in order if seen[name] > level]
+    yield Finding(
+        f"A Gaussian of each pixel, which looks at no pixel of the image, has {digits(level)} on the digits; "
+        f"{listed(above)} have passed it after these short runs, the others have not.",
+        0 < len(above) < len(order),
+    )
+    yield from _more_pixels(results, "emnist")
+
+
+def faces(results: Sequence[Result]) -> Iterator[Finding]:
+    """CelebA at 32x32, of which a part was at hand: models beside a Gaussian process fitted to the observed pixels."""
+    number, head = Numbers(table3, results), "CelebA 32"
+    names = [row.label for row in family("neural_process").values() if row.cls.likelihood == "marginal"]
+    found, smooth = number.known(names, head), number("Gaussian process", head)
+    order = sorted(found, key=found.get, reverse=True)
+    yield Finding(
+        f"On faces of 32x32 pixels {listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian "
+        f"process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
+        f"{digits(smooth)}.",
+        max(found.values()) < smooth,
+    )
+    yield from _more_pixels(results, "celeba32")
+
+
+def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:
+    """Whether every model gains with every further pixel, within the error."""
+    rising = []
+    cells = {model: result for (model, its), result in chosen_results(results).items() if its == data}
+    for result in cells.values():
+        counts, parts = result.config["evaluation"]["counts"], ("test",) if data != "emnist" else ("seen", "unseen")
+        for part in parts:
+            curve = [log_likelihood(result, f"{part}/target@{count}") for count in counts]
+            rising.append(all(b.mean > a.mean - a.error - b.error for a, b in zip(curve, curve[1:])))
+    yield Finding(
+        f"More observed pixels, more likelihood: from {counts[0]} to {counts[-1]} pixels on {data}, for "
+        f"{listed([MODELS[model].label for model in cells])}.",
+        all(rising),
+    )
+
+
+FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces}

@@ -1,0 +1,36 @@
+"""Writes every table, figure and finding into one page: python -m scripts.report --out report
+
+DIR/index.html needs no network and no other file. Tables can be sorted; a number tells how it was made to who points at
+it. DIR/findings.md has the findings alone: sentences whose numbers are read from results. A finding that the results
+contradict is shown as contradicted, one whose results are missing as missing.
+"""
+
+import sys
+from pathlib import Path
+
+from absl import flags
+
+from experiments.harness import command_line
+from experiments.harness.results import load_results
+from scripts.reports import page
+from scripts.reports.contents import findings_of, papers_of
+
+_RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")
+_OUT = flags.DEFINE_string("out", "report", "folder to write index.html and findings.md into")
+_ONLY = flags.DEFINE_enum("only", "all", ["all", "findings"], "write both files, or findings.md alone, which is quick")
+
+
+def _write(argv: list[str]) -> None:
+    command_line.parse_flags(argv)
+    results, folder = load_results(map(Path, _RESULTS.value)), Path(_OUT.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {"findings.md": page.markdown(findings_of(results))}
+    if _ONLY.value == "all":
+        written["index.html"] = page.html(papers_of(results), len(results))
+    for name, text in written.items():
+        (folder / name).write_text(text)
+        print(folder / name)
+
+
+if __name__ == "__main__":
+    sys.exit(command_line.guarded(_write, sys.argv, cache=False))

@@ -1,0 +1,55 @@
+"""Sentences whose numbers are read from tables."""
+
+import dataclasses
+
+import pytest
+
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed, said
+from experiments.harness.tables import Cell, Table
+
+TABLE = Table(
+    "Errors", ["model", "one", "two"], [("A", [Cell(0.5, best=True), "none"]), ("B", [Cell(0.7), Cell()])], ""
+)
+
+
+def test_numbers_are_found_by_row_and_column():
+    number = Numbers(lambda results: TABLE, [])
+    assert number("B", "one") == 0.7 and number.cell("A", "two") == "none" and number.columns == ["one", "two"]
+    assert number.known(["A", "B"], "one") == {"A": 0.5, "B": 0.7} and number.known(["A", "B"], "two") == {}
+    for row in "AB":
+        with pytest.raises(Unsaid, match=f"Errors: {row}, two is missing"):
+            number(row, "two")
+    with pytest.raises(KeyError, match="no column three"):
+        number("A", "three")
+    with pytest.raises(Unsaid, match="no result of the table"):
+        Numbers(lambda results: None, [])
+
+
+def test_best_is_best_alone():
+    both = dataclasses.replace(TABLE, rows=[("A", [Cell(1.0, best=True)]), ("B", [Cell(1.0, best=True)])])
+    assert Numbers(lambda results: TABLE, []).best("A", "one", "AB")
+    assert not Numbers(lambda results: TABLE, []).best("B", "one", "AB")
+    assert not Numbers(lambda results: both, []).best("A", "one", "AB")
+    assert Numbers(lambda results: both, []).best("A", "one", "A")
+
+
+def test_what_can_be_said_is_said_up_to_the_first_missing_number():
+    def find(results):
+        yield Finding("first")
+        yield Finding(f"second {Numbers(lambda results: TABLE, results)('B', 'two')}")
+
+    assert said(find, []) == ([Finding("first", True)], "Errors: B, two is missing")
+    assert said(lambda results: iter([Finding("only", False)]), []) == ([Finding("only", False)], None)
+
+
+@pytest.mark.parametrize(
+    "number, significant, text",
+    [(0.00127, 2, "0.0013"), (0.0996, 2, "0.10"), (9.96, 2, "10"), (12.34, 2, "12"), (12.34, 3, "12.3")]
+    + [(-0.448, 2, "-0.45"), (1.2, 2, "1.2"), (1234, 2, "1234"), (0.0, 2, "0")],
+)
+def test_digits_of_a_sentence(number, significant, text):
+    assert digits(number, significant) == text
+
+
+def test_lists_of_words():
+    assert [listed(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]

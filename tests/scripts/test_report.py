@@ -1,0 +1,141 @@
+"""The report: sentences that agree with results, and a page that a browser shows."""
+
+import dataclasses
+import html.parser
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments import catalogue
+from experiments.harness.findings import said
+from experiments.harness.results import Result, load_results
+from scripts.reports import page
+from scripts.reports.contents import findings_of, papers_of
+from tests.processes import ROOT
+
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return load_results([RESULTS])
+
+
+@pytest.fixture(scope="module")
+def text(results) -> str:
+    """A page with some tables and figures of real results; all others are missing in it."""
+    names = ("intention/scaling", "intention/policy_distillation", "neural_processes/wheel")
+    few = [result for result in results if result.name in names]
+    return page.html(papers_of(few), len(few))
+
+
+def test_every_finding_holds_and_the_page_of_findings_is_that_of_the_results(results):
+    findings = findings_of(results)
+    groups = [group for of_paper in findings.values() for group in of_paper]
+    assert len(groups) == len(catalogue.names("findings")) > 10
+    assert [each.text for group in groups for each in group.findings if not each.holds] == []
+    assert {group.name: group.missing for group in groups if group.missing} == {}
+    assert (RESULTS / "findings.md").read_text() == page.markdown(findings), "python -m scripts.report --only findings"
+
+
+def test_the_readme_says_findings_alone(results):
+    text = (ROOT / "README.md").read_text().partition("## What we found")[2]
+    listed = [" ".join(item.split()) for item in text.partition("\n\n![")[0].split("\n- ")[1:]]
+    known = {finding.text for groups in findings_of(results).values() for group in groups for finding in group.findings}
+    assert len(listed) == 3 and set(listed) <= known
+
+
+@pytest.mark.parametrize("name", catalogue.names("findings"))
+def test_a_changed_number_changes_a_finding(results, name):
+    """Every metric half as large again, and a little more, so that ratios change too."""
+    find = catalogue.find("findings", name)
+    before, _ = said(find, results)
+    after, _ = said(find, list(map(changed, results)))
+    assert before and before != after
+
+
+def changed(result: Result) -> Result:
+    metrics = {
+        name: summary | {key: 1.5 * summary[key] + 0.01 for key in ("mean", "median") if summary[key] is not None}
+        for name, summary in result.content["metrics"].items()
+    }
+    return dataclasses.replace(result, content=result.content | {"metrics": metrics})
+
+
+class Outline(html.parser.HTMLParser):
+    """Tags that are open, ids, the cells of every row of every table, and what is loaded."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.ids, self.tables, self.made, self.loaded = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.made += [attributes["data-made"]] if "data-made" in attributes else []
+        self.loaded += [attributes[name][:22] for name in ("src", "href") if name in attributes]
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append(0)
+        if tag in ("td", "th"):
+            self.tables[-1][-1] += 1
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_no_network(text):
+    outline = Outline(text)
+    assert outline.open == [] and len(outline.ids) == len(set(outline.ids))
+    assert outline.tables and all(len(set(widths)) == 1 for widths in outline.tables)
+    assert set(outline.loaded) == {"data:,", "data:image/png;base64,"}
+    assert any("configs/neural_processes/wheel.py:" in made and "model=cnp" in made for made in outline.made)
+    assert {"tables-cmanp-table7-quick", "figures-intention-figure3-quick", "tables-cmanp-table4"} <= set(outline.ids)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, driven by Selenium; skips where either is missing."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed")
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        pytest.skip("Chromium or its driver is not installed")
+    options = webdriver.ChromeOptions()
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking"):
+        options.add_argument(f"--{argument}")
+    options.binary_location = programs[0]
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_a_browser_shows_the_page(browser, text, tmp_path: Path, width):
+    (tmp_path / "index.html").write_text(text)
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get((tmp_path / "index.html").as_uri())
+    run = browser.execute_script
+    assert run("return document.documentElement.scrollWidth") <= width
+    assert run("return document.images.length > 2 && [...document.images].every(image => image.naturalWidth > 100)")
+
+    table = "document.querySelector('#tables-cmanp-table7-quick table')"
+    column = f"[...{table}.tBodies[0].rows].map(row => row.cells[2].dataset.value).filter(value => value).map(Number)"
+    before = run(f"return {column}")
+    run(f"{table}.tHead.rows[0].cells[2].querySelector('button').click()")
+    assert run(f"return {column}") == sorted(before) != before
+    run(f"{table}.tHead.rows[0].cells[2].querySelector('button').click()")
+    assert run(f"return {column}") == sorted(before, reverse=True)
+
+    run(f"{table}.querySelector('td[data-made]').focus()")
+    assert "python -m experiments.run --config configs/neural_processes/wheel.py" in run("return made.textContent")
+    shown = "[...document.querySelectorAll('section.paper')].filter(each => !each.hidden).length"
+    assert run(f"paper.value = 'kvq'; paper.dispatchEvent(new Event('change')); return {shown}") == 1
+    assert browser.get_log("browser") == []
