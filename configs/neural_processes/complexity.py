@@ -8,6 +8,8 @@ what=times    seconds of the same
 what=context  memory and time by the size of the context, of the models that Figure 3 compares
 what=update   seconds of an update by new points, beside conditioning anew (Figure 8)
 what=blocks   seconds of CMANP-AND's likelihood by the size of its blocks (the times of Figure 4)
+what=images   bytes of the gradient of a published batch of images at 64x64 and 128x128, of every model (Table 3: which
+              fit). A batch has 50 and 25 images of 800 and 1600 points, of which 400 are targets.
 
 Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, and in what=memory narrow
 models, as their programs are compiled by the hundred.
@@ -16,6 +18,7 @@ models, as their programs are compiled by the hundred.
 from ml_collections import ConfigDict
 
 from configs import common
+from configs.neural_processes import images
 from kvq_jax.models import family
 
 JOINT, MARGINAL = ("tnp_nd", "lbanp_nd", "cmanp_and"), ("tnp_d", "eqtnp", "lbanp", "cmanp")
@@ -49,7 +52,13 @@ SERIES = {
         "query": ("time", "querying", "context", SIZES, 64, MARGINAL),
     },
     "blocks": {"blocks": ("time", "judging", "block_size", (1, 5, 10, 25, 46), 46, ("cmanp_and",))},
+    "images": {
+        "celeba64": ("memory", "training", "context", (400,), 400, None),
+        "celeba128": ("memory", "training", "context", (1200,), 400, None),
+    },
 }
+# Series of images -> images in a batch. All others are of one function.
+BATCHES = {"celeba64": 50, "celeba128": 25}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
@@ -62,14 +71,25 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="neural_processes/complexity",
         experiment="neural_processes.complexity",
         axes=axes,
-        models={name: common.model(name) for row in series.values() for name in row["models"]},
-        series=series,
-        measurement=dict(chunk=64, turns=5, budget_s=0.3),
+        models={name: _model(axes["what"], name) for row in series.values() for name in row["models"]},
+        series={name: row | dict(batch=BATCHES.get(name, 0)) for name, row in series.items()},
+        measurement=dict(chunk=64, turns=5, budget_s=0.3, dim_x=2 if axes["what"] == "images" else 1),
     )
     return common.edited(config, EDITS)
 
 
-FEW = {"preset=tiny,what=memory": ("cnp", "tnp_d", "cmanp"), "preset=tiny,what=times": ("tnp_d", "lbanp"), "": None}
+def _model(what: str, name: str) -> dict:
+    """The published model of functions of one input, or of faces, which has the same sizes at every resolution."""
+    if what != "images":
+        return common.model(name)
+    return images.get_config(f"model={name},data=celeba64,preset=paper").model.to_dict()
+
+
+FEW = {
+    "preset=tiny,what=memory": ("cnp", "tnp_d", "cmanp"),
+    "preset=tiny,what=times|images": ("tnp_d", "lbanp"),
+    "": None,
+}
 
 
 def _models(**fields: int) -> common.Edits:
@@ -99,6 +119,7 @@ EDITS = {
     "preset=tiny,what=context": _series("context", sizes=(8, 16), fixed=4),
     "preset=tiny,what=update": _series("update", sizes=(8, 16), fixed=4),
     "preset=tiny,what=blocks": _series("blocks", sizes=(1, 46)),
+    "preset=tiny,what=images": _series("images", sizes=(8,), fixed=4, batch=2),
 }
 
 

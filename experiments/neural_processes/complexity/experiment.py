@@ -1,4 +1,4 @@
-"""Measures memory and time of conditioning, querying, updating, judging (CMANP paper, Tables 1, 2, 8, Figures 3, 4, 8).
+"""Measures memory and time of what a neural process does (CMANP paper, Tables 1, 2, 3, 8, Figures 3, 4, 8).
 
 A result has a metric '<series>/<model>@<size>' for each measured program, in bytes or seconds, beside it
 'device_peak/<series>/<model>@<size>' where the device counts its memory. The fact `absent` lists the '<series>/<model>'
@@ -31,6 +31,7 @@ class Measurement:
     chunk: int  # points that a state of constant size takes at once
     turns: int  # of a timing, which is their median
     budget_s: float  # seconds to spend on a timing
+    dim_x: int  # inputs of the functions; the outputs are the models' own
 
     def __post_init__(self):
         if self.chunk < 1 or self.turns < 1:
@@ -47,6 +48,7 @@ class Series:
     sizes: tuple
     fixed: int  # context points and other points where they do not vary
     models: tuple  # names in the config's `models`
+    batch: int  # functions at once; 0: one, without a leading dimension
 
     def __post_init__(self):
         settings.choose(_QUANTITIES, self.quantity, "quantity")
@@ -55,6 +57,7 @@ class Series:
     def program(self, model: programs.Model, size: int) -> programs.Program | None:
         """The program to measure at a size, or None: the model has no such phase."""
         points = {"context": (size, self.fixed), "points": (self.fixed, size)}
+        model = model._replace(batch=(self.batch,) * (self.batch > 0))
         return programs.PHASES[self.phase](model, *points.get(self.vary, (self.fixed, self.fixed)))
 
 
@@ -67,7 +70,7 @@ def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarra
     def model_of(name, **changes):
         section = settings.choose(config.models, name, "model of a series").to_dict() | changes
         module = settings.build_named(family("neural_process"), section, f"config.models.{name}")
-        return programs.shaped(module, how.chunk)
+        return programs.shaped(module, how.chunk, how.dim_x)
 
     jobs = []
     for series_name, series in wanted.items():

@@ -1,4 +1,4 @@
-"""What a neural process does, as programs: conditioning, querying, updating and judging; their memory and their time.
+"""What a neural process does, as programs: conditioning, querying, updating, judging and training; memory and time.
 
 A model with a state of constant size is conditioned in chunks. Any other is conditioned at once, and an update
 conditions it anew.
@@ -23,11 +23,18 @@ from kvq_jax.models.points import Points
 
 
 class Model(NamedTuple):
-    """A model of functions of one input, the shapes of its variables, and the points that a state takes at once."""
+    """A model, the shapes of its variables, the points that a state takes at once, and the shapes of its functions."""
 
     module: NeuralProcess
     variables: Any
     chunk: int
+    dim_x: int
+    batch: tuple[int, ...] = ()
+
+    def points(self, n: int) -> Points:
+        """Shapes of n points of each function."""
+        dims = self.dim_x, self.module.dim_y
+        return Points(*(jax.ShapeDtypeStruct((*self.batch, n, dim), np.float32) for dim in dims))
 
 
 class Program(NamedTuple):
@@ -37,21 +44,22 @@ class Program(NamedTuple):
     arguments: tuple
 
 
-def shaped(module: NeuralProcess, chunk: int) -> Model:
-    """The model, its variables not computed."""
-    points, init = _points(2), functools.partial(module.init, key=jax.random.key(1))
-    return Model(module, jax.eval_shape(init, jax.random.key(0), points, points.x), chunk)
+def shaped(module: NeuralProcess, chunk: int, dim_x: int) -> Model:
+    """The model of functions of dim_x inputs, its variables not computed."""
+    model, init = Model(module, None, chunk, dim_x), functools.partial(module.init, key=jax.random.key(1))
+    points = model.points(2)
+    return model._replace(variables=jax.eval_shape(init, jax.random.key(0), points, points.x))
 
 
 def conditioning(model: Model, n: int) -> Program | None:
     """context [n] -> memory; None for a model that reads its context anew for each query."""
     if has_state(model.module, model.variables):
-        return Program(functools.partial(_condition, model), (model.variables, _points(n)))
+        return Program(functools.partial(_condition, model), (model.variables, model.points(n)))
 
     def remember(variables, context):
         return model.module.apply(variables, context, key=jax.random.key(0), method="remember")
 
-    program = Program(remember, (model.variables, _points(n)))
+    program = Program(remember, (model.variables, model.points(n)))
     try:
         jax.eval_shape(program.run, *program.arguments)
     except ValueError:  # the interface's way of saying no
@@ -72,12 +80,12 @@ def querying(model: Model, n: int, m: int) -> Program:
         return prediction.mean, prediction.variance
 
     def by_blocks(variables, state, x):
-        seen, size = Points(*(jnp.zeros((0, 1)),) * 2), model.module.block_size
+        seen, size = jax.tree.map(_ones, model.points(0)), model.module.block_size
         return sample(model.module, variables, seen, x, key=key, block_size=size, num_samples=1, state=state)
 
     run = by_blocks if remember and hasattr(model.module, "block_size") else query
-    memory = jax.eval_shape(remember.run, *remember.arguments) if remember else _points(n)
-    return Program(run, (model.variables, memory, _points(m).x))
+    memory = jax.eval_shape(remember.run, *remember.arguments) if remember else model.points(n)
+    return Program(run, (model.variables, memory, model.points(m).x))
 
 
 def updating(model: Model, n: int, u: int) -> Program | None:
@@ -89,7 +97,7 @@ def updating(model: Model, n: int, u: int) -> Program | None:
         return conditioning(model, n + u)
     state = jax.eval_shape(remember.run, *remember.arguments)
     update = lambda variables, state, context: _condition(model, variables, context, state)
-    return Program(update, (model.variables, state, _points(u)))
+    return Program(update, (model.variables, state, model.points(u)))
 
 
 def judging(model: Model, n: int, m: int) -> Program:
@@ -98,7 +106,16 @@ def judging(model: Model, n: int, m: int) -> Program:
     def log_likelihood(variables, context, target):
         return model.module.apply(variables, context, target, key=jax.random.key(0), method="log_likelihood")
 
-    return Program(log_likelihood, (model.variables, _points(n), _points(m)))
+    return Program(log_likelihood, (model.variables, model.points(n), model.points(m)))
+
+
+def training(model: Model, n: int, m: int) -> Program:
+    """(context [n], targets [m]) -> the gradient of the mean loss."""
+
+    def loss(variables, context, target):
+        return jnp.mean(model.module.apply(variables, context, target, key=jax.random.key(0), method="loss"))
+
+    return Program(jax.grad(loss), (model.variables, model.points(n), model.points(m)))
 
 
 # Phase -> (model, context points, targets or new points) -> its program; None: the model has no such phase.
@@ -108,6 +125,7 @@ PHASES: dict[str, Callable[[Model, int, int], Program | None]] = {
     "updating": updating,
     "anew": lambda model, n, u: conditioning(model, n + u),
     "judging": judging,
+    "training": training,
 }
 
 
@@ -131,11 +149,6 @@ def device_peak() -> int | None:
 
 def _condition(model: Model, variables: Any, context: Points, state: Any = None) -> Any:
     return condition(model.module, variables, context, model.chunk, state=state)
-
-
-def _points(n: int) -> Points:
-    shape = jax.ShapeDtypeStruct((n, 1), np.float32)
-    return Points(shape, shape)
 
 
 def _ones(shape):

@@ -28,6 +28,7 @@ _HEADS = {
     "updating": "{points} after {context}",
     "anew": "{points} after {context}",
     "judging": "{points} of {context}",
+    "training": "{points} of {context}",
 }
 
 

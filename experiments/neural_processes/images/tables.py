@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, MISSING, Table, mark_best
 from experiments.neural_processes import attention_results
+from experiments.neural_processes.complexity import tables as complexity
 from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE3, printed
 from kvq_jax.models import MODELS, family
@@ -56,13 +57,13 @@ def parts(result: Result) -> list[str]:
 def table3(results: Sequence[Result]) -> Table | None:
     """Our log-likelihoods beside the paper's and the references'; None without results of the paper's data.
 
-    A result of a model that does not fit into memory has the reason, a text, in its fact 'memory'; it stands in place
-    of the number.
+    Where a model has no result, the memory that its training would take stands in place of the number, if it is known.
     """
     cells = chosen_results(results)
     if not cells:
         return None
-    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, likelihood)]
+    needed = memory_needed(results)
+    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, likelihood, needed)]
     columns = ["model", "steps"]
     for head in PLACES.values():
         columns += [head, f"{head}, paper"]
@@ -74,7 +75,8 @@ def table3(results: Sequence[Result]) -> Table | None:
         f"{told['preset']}, protocol {next(iter(cells.values())).axes['protocol']}, {told['seeds']} seed(s): mean ± "
         f"standard error over {told['n']} images of a part, in bold the best of each block and those within the joint "
         f"error of it. Trained on {trained}. The paper's ± is over its 5 seeds, each of 200 epochs of the whole CelebA "
-        "or EMNIST (balanced); -: the paper has no number, at 64x64 and 128x128 for want of memory. Upper block: each "
+        "or EMNIST (balanced); -: the paper has no number, at 64x64 and 128x128 for want of memory. GiB: not trained; "
+        "what the gradient of a published batch takes, by the compiler. Upper block: each "
         "target alone; lower block: all targets jointly, over their number, which is another metric. Gaussian of each "
         "pixel: mean and deviation of the training images, no deviation below "
         f"{several(r.config['evaluation']['least_std'] for r in cells.values())}. Gaussian process: Matern 1/2 on the "
@@ -150,7 +152,21 @@ def run_table(results: Sequence[Result]) -> Table:
     return Table(heading, ["log-likelihood", *own], rows, caption, error="±", facts=told)
 
 
-def _block(cells: Cells, likelihood: str) -> list[tuple[str, list]]:
+def memory_needed(results: Sequence[Result]) -> dict[tuple[str, str], str]:
+    """(model, data) -> '12 GiB': what the gradient of a published batch takes, where a run has measured it."""
+    run = complexity.chosen_run(results, "images")
+    if run is None:
+        return {}
+    found = {
+        (model, data): complexity.number(run, data, size, model)
+        for data, series in run.config["series"].items()
+        for size in series["sizes"]
+        for model in series["models"]
+    }
+    return {place: f"{cell.mean / 1024:.2g} GiB" for place, cell in found.items() if cell.known}
+
+
+def _block(cells: Cells, likelihood: str, needed: Mapping[tuple[str, str], str]) -> list[tuple[str, list]]:
     """The rows of all models measured by one of the two likelihoods, and of its references."""
     models = [model for model in family("neural_process") if kind(model) == likelihood]
     own = [[cells[model, data] for data in _data(cells) if (model, data) in cells] for model in models]
@@ -159,17 +175,12 @@ def _block(cells: Cells, likelihood: str) -> list[tuple[str, list]]:
     for data, part in PLACES:
         found = [cells.get((model, data)) for model in models]
         ours = mark_best([log_likelihood(result, f"{part}/target") for result in found], smaller_is_better=False)
-        shown = [_memory(result) or cell for result, cell in zip(found, ours)]
-        first = next((result for (_, its), result in cells.items() if its == data and not _memory(result)), None)
+        shown = [cell if cell.known else needed.get((model, data), cell) for model, cell in zip(models, ours)]
+        first = next((result for (_, its), result in cells.items() if its == data), None)
         columns.append([*shown, *(log_likelihood(first, f"{part}/{name}") for name in REFERENCES[likelihood].values())])
         columns.append([printed(TABLE3, model, (data, part)) for model in models] + ["-"] * len(REFERENCES[likelihood]))
     names = [*(MODELS[model].label for model in models), *REFERENCES[likelihood]]
     return list(zip(names, map(list, zip(*columns))))
-
-
-def _memory(result: Result | None) -> str | None:
-    """Why a model could not be trained, if its result says so."""
-    return result.content["facts"].get("memory") if result else None
 
 
 def _data(cells: Cells) -> dict[str, str]:
@@ -188,7 +199,7 @@ def _batches(cells: Cells, data: str) -> str:
 
 def _facts(measured: Sequence[tuple[Result, str]]) -> Mapping[str, str]:
     """As results.facts, where the metric depends on the result: pairs of a result and a part that it is judged on."""
-    found = [facts([result], f"trained/{part}/target") for result, part in measured if not _memory(result)]
+    found = [facts([result], f"trained/{part}/target") for result, part in measured]
     return {name: several(one[name] for one in found) for name in ("preset", "seeds", "n")}
 
 

@@ -23,7 +23,7 @@ from experiments.harness.results import Result
 from experiments.harness.run_directory import config_hash
 from experiments.neural_processes.analyses import curves
 from experiments.neural_processes.analyses import experiment as analyses
-from experiments.neural_processes.analyses import figures as analyses_figures
+from experiments.neural_processes.analyses import tables as analyses_tables
 from experiments.neural_processes.analyses.figures import FIGURES
 from experiments.neural_processes.analyses.tables import run_table
 from kvq_jax.models import MODELS, NeuralProcess
@@ -165,14 +165,14 @@ def test_a_curve_varies_what_it_says(given):
         (["latents", "block_latents"], {1: 1.3, 4: 1}),
         (["width"], {16: 1, 32: 1.4}),
     ):
-        drawn = analyses_figures.curve(own, *fields)
+        drawn = analyses_tables.curve(own, *fields)
         assert {size: result.metrics["trained/rbf/target"]["mean"] for size, result in drawn.items()} == expected
 
 
 def test_the_study_of_blocks_holds_both_models(given, tmp_path):
     both = [Result(tmp_path, content(f"model={model},study=blocks")) for model in ("cmanp_and", "cmanp")]
-    assert list(analyses_figures.study_of_blocks([*given, *both])) == ["cmanp", "cmanp_and"]
-    assert not analyses_figures.study_of_blocks(given)
+    assert list(analyses_tables.study_of_blocks([*given, *both])) == ["cmanp", "cmanp_and"]
+    assert not analyses_tables.study_of_blocks(given)
 
 
 def test_figures_of_sizes_draw_what_is_there(given, tmp_path):

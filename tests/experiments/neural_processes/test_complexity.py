@@ -7,12 +7,14 @@ import pytest
 from rich.console import Console
 
 from configs.neural_processes import complexity as config_file
+from configs.neural_processes import images as images_config
 from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch
 from experiments.harness.settings import build_named
 from experiments.neural_processes.complexity import experiment, figures, programs, tables
-from experiments.neural_processes.complexity.programs import conditioning, querying, updating
+from experiments.neural_processes.complexity.programs import conditioning, querying, training, updating
+from experiments.neural_processes.images import tables as image_tables
 from kvq_jax.models import MODELS, family
 
 SIZES = (128, 256, 384)  # two chunks and more, below the sizes at which XLA fuses attention
@@ -21,7 +23,7 @@ SIZES = (128, 256, 384)  # two chunks and more, below the sizes at which XLA fus
 def narrow(name):
     """A model as the memory of all models is measured."""
     config = config_file.get_config("what=memory,preset=quick")
-    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk)
+    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk, dim_x=1)
 
 
 def growth(program_of) -> str:
@@ -70,6 +72,14 @@ def test_without_a_state_an_update_is_conditioning_anew():
     assert growth(lambda n: updating(model, n, 64)) == growth(lambda n: conditioning(model, n)) == "quadratic"
 
 
+def test_what_training_needs():
+    """All activations of a batch: as much again for as many functions again, and with the square of TNP-D's points."""
+    model = narrow("tnp_d")
+    assert growth(lambda n: training(model, n, 8)) == "quadratic"
+    one, four = (programs.memory(training(model._replace(batch=(size,)), 32, 8)) for size in (4, 16))
+    assert 3 < four / one < 5
+
+
 @pytest.mark.parametrize(
     "measured, found",
     [
@@ -106,6 +116,25 @@ def test_memory(tmp_path):
     assert (tmp_path / "memory" / "figure.png").read_bytes()[1:4] == b"PNG" and result.content["steps"] == 0
     del result.metrics["querying_points/cnp@64"]
     assert dict(tables.table8([result]).rows)["CNP"][2] == "missing"
+
+
+def test_images(tmp_path):
+    """Table 3 says how much memory a model would need that is not trained."""
+    result = run("images", tmp_path)
+    assert set(result.metrics) == {f"celeba{size}/{model}@8" for size in (64, 128) for model in ("tnp_d", "lbanp")}
+    needed = image_tables.memory_needed([result])
+    assert needed["tnp_d", "celeba64"] == f"{result.metrics['celeba64/tnp_d@8']['mean'] / 2**30:.2g} GiB"
+
+
+def test_models_of_images_are_those_that_are_trained():
+    config = config_file.get_config("what=images,preset=paper")
+    assert set(config.models) == set(family("neural_process"))
+    for name, model in config.models.items():
+        assert model == images_config.get_config(f"model={name},data=celeba128,preset=paper").model
+    slots = {name: (series.sizes[0] + series.fixed, series.batch) for name, series in config.series.items()}
+    for data, (points, batch) in slots.items():
+        own = images_config.get_config(f"data={data},preset=paper")
+        assert (points, batch) == (own.task.max_points, own.train.batch_size)
 
 
 def test_times(tmp_path):
