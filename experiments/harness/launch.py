@@ -26,6 +26,7 @@ from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
+from kvq_jax import saved
 
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
@@ -143,6 +144,7 @@ def _training(
         state, record = initial, Record()
         if not given:
             state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
+            _keep_weights(experiment, state, settings.all_seeds, placement, path if directory else None)
         started = time.monotonic()
         phases = {"trained": state}
         if evaluation.untrained:
@@ -199,6 +201,17 @@ def _given_state(program: Program, settings: TrainSettings, given: weights.Weigh
     return state.replace(params=jax.device_put(params, placement.state))
 
 
+def _keep_weights(
+    experiment: Experiment, state: TrainState, seeds: np.ndarray, placement: Placement, path: Path | None
+) -> None:
+    """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load."""
+    variables = placement.gathered(state.variables)
+    if path and experiment.model is not None:
+        for index, seed in enumerate(seeds):
+            own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
+            weights.save(path / "weights" / str(seed), experiment.model, own)
+
+
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
     """The shared part of the config's `evaluation` section, and the experiment's own part. Raises ConfigError."""
     shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
@@ -220,6 +233,8 @@ def experiment_module(config: ConfigDict) -> ModuleType:
 def _check_model(experiment: Experiment) -> None:
     """Traces the model's initialisation, so that a model that cannot be built fails before anything is written."""
     try:
+        if experiment.model is not None:
+            saved.describe(experiment.model)
         jax.eval_shape(experiment.init, key_of(0, "init"))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"config.model: {error}") from error
