@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,7 +104,7 @@ def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
     state = latest.restore(latest.latest_step(), args=ocp.args.Composite(state=ocp.args.StandardRestore()))["state"]
     first_seed = jax.tree.map(lambda leaf: leaf[0], state["params"])
     model, variables = kvq_jax.load(finished)
-    jax.tree.map(np.testing.assert_array_equal, variables["params"], first_seed)
+    chex.assert_trees_all_equal(variables["params"], first_seed)
     arguments = (TINY, *FAST, "--config.evaluation.untrained=False", "--workdir", str(tmp_path / "run"))
     done = run(*arguments, "--weights", str(finished))
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +66,7 @@ def test_modules_and_all_collections_come_back_equal(tmp_path):
         kvq_jax.save(tmp_path / str(index), model, variables)
         loaded = kvq_jax.load(tmp_path / str(index))
         assert loaded.model == model and hash(loaded.model) == hash(model)
-        jax.tree.map(np.testing.assert_array_equal, loaded.variables, variables)
+        chex.assert_trees_all_equal(loaded.variables, variables)
 
 
 @pytest.mark.parametrize("table", ["MODELS", "CLASSIFIERS", "WEIGHT_REGRESSORS", "TARGET_REGRESSORS"])
