@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from experiments.harness import results, weights
+from experiments.harness import progress, results, weights
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
@@ -93,7 +93,10 @@ def launch(
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
-    origin = provenance(config.experiment)  # before the work: files may change while it goes on
+    started, origin = (
+        time.monotonic(),
+        provenance(config.experiment),
+    )  # before the work: files may change while it goes on
     outcome, examples = work(path, directory, console)
     content = {
         "name": config.name,
@@ -111,6 +114,7 @@ def launch(
         directory.write_result(content)
         if show:
             show(result, path, console)
+        console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
     return result
 
 
@@ -149,7 +153,8 @@ def _training(
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
+        with progress.phase(console, "evaluating"):
+            metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
         return {
             "metrics": metrics,
             "facts": experiment.facts,
@@ -171,7 +176,8 @@ def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunD
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
         started = time.monotonic()
         try:
-            metrics, examples, facts = module.measure(config)
+            with progress.phase(console, "measuring"):
+                metrics, examples, facts = module.measure(config)
         except UserError:
             if directory:
                 directory.discard()
