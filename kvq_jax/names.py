@@ -10,10 +10,13 @@ Entry = TypeVar("Entry")
 def unknown(what: str, name: object, known: Iterable[str]) -> str:
     """One line: "unknown op 'intension': did you mean 'intention'? known: softmax, linear, intention".
 
-    `what` says what kind of thing is named. Without a near name there is no question: "unknown op 'x'; known: ...".
+    `what` says what kind of thing is named. Near are names of few changes, and those whose words begin with its letters
+    ('lr': 'learning_rate'). Without one there is no question: "unknown op 'x'; known: ...".
     """
     known = list(known)
-    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    nearest = [
+        entry for entry in known if "".join(word[:1] for word in entry.split("_")) == name
+    ] or difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
     hint = f": did you mean {nearest[0]!r}?" if nearest else ";"
     return f"unknown {what} {name!r}{hint} known: {', '.join(known) or 'none'}"
 

@@ -1,4 +1,4 @@
-"""Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure>
+"""Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure> [--format png|pdf|svg]
 
 Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and
 its numbers (CSV) are written below --out.
@@ -10,11 +10,12 @@ from pathlib import Path
 from absl import flags
 
 from experiments import catalogue
-from experiments.harness import command_line
+from experiments.harness import command_line, drawing
 from experiments.harness.results import load_results
 
 _FIGURE = flags.DEFINE_string("figure", None, "<paper>/<figure>, such as intention/figure7")
 _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")
+_FORMAT = flags.DEFINE_string("format", "png", "png, pdf or svg")
 _OUT = flags.DEFINE_string("out", "figures", "folder to draw into")
 
 
@@ -25,7 +26,8 @@ def _draw(argv: list[str]) -> None:
         return
     draw = catalogue.find("figures", _FIGURE.value)
     paper = _FIGURE.value.split("/")[0]
-    print(draw(load_results(map(Path, _RESULTS.value)), Path(_OUT.value) / paper))
+    with drawing.saved_as(_FORMAT.value):
+        print(draw(load_results(map(Path, _RESULTS.value)), Path(_OUT.value) / paper))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ them, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus 
 are bounded (EMNIST).
 
     python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR     # evaluates them
-    model, variables = experiments.harness.weights.load_model("DIR", kvq_jax.models.MODELS)         # in Python
+    model, variables = kvq_jax.load("DIR")                                                           # in Python
 """
 
 import sys
@@ -35,7 +35,7 @@ def _import(argv: list[str]) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: --out takes a new folder")
     made = import_weights(_MODEL.value, read_tensors(Path(_WEIGHTS.value)), parse_changes(_SET.value))
-    weights.save(folder, made.model, made.params)
+    weights.save(folder, made.module, {"params": made.params})
     print(f"{folder}: {sum(leaf.size for leaf in jax.tree.leaves(made.params)):,} parameters")
     known = {field: value for field, value in made.model.items() if field not in made.assumed}
     for said, fields in (("known", known), ("assumed, as published (--set changes it)", made.assumed)):

@@ -1,7 +1,9 @@
 """The directions of imports that the layout promises."""
 
 import ast
+import configparser
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +100,53 @@ def test_training_reaches_no_table_and_no_figure(module):
 def test_tables_and_figures_reach_no_training(module):
     training = {"experiments.harness.launch", "experiments.harness.loop", "experiments.harness.step", *EXPERIMENTS}
     assert not reached(module) & training, f"{module} reaches {reached(module) & training}"
+
+
+# Declared, but imported by others: by tensorflow_datasets, which does not declare the first; and tools of the tests.
+NOT_IMPORTED = {"importlib_resources", "tensorflow-cpu", "pytest-xdist", "ruff"}
+MODULE_OF = {
+    "absl-py": "absl",
+    "tensorflow-datasets": "tensorflow_datasets",
+    "pillow": "PIL",
+    "scikit-learn": "sklearn",
+    "orbax-checkpoint": "orbax",
+}
+# The packages of this project and the extras that what they import is declared in.
+EXTRAS = {
+    "kvq_jax": (),
+    "configs": ("experiments",),
+    "experiments": ("experiments", "tensorboard"),
+    "scripts": ("experiments",),
+    "tests": ("experiments", "test"),
+}
+
+
+def declared() -> dict[str, set[str]]:
+    """Extra ('': none) -> names of the distributions that setup.cfg declares in it, without those of other extras."""
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(ROOT / "setup.cfg")
+    texts = dict(settings["options.extras_require"]) | {"": settings["options"]["install_requires"]}
+    names = {extra: set(re.findall(r"^[\w-]+(?!\[)\b", text.strip(), re.MULTILINE)) for extra, text in texts.items()}
+    return {extra: found - {"kvq_jax"} for extra, found in names.items()}
+
+
+def third_party(package: str) -> set[str]:
+    """What the files of a package of the project import that is neither ours nor Python's."""
+    found = {name.split(".")[0] for path in (ROOT / package).rglob("*.py") for name in imported(path)}
+    return found - set(OURS) - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_what_is_imported_is_declared(package):
+    names = set().union(*(declared()[extra] for extra in ("", *EXTRAS[package])))
+    assert third_party(package) <= {MODULE_OF.get(name, name) for name in names}
+
+
+def test_what_is_declared_is_imported():
+    used, names = set().union(*map(third_party, EXTRAS)), set().union(*declared().values())
+    assert len(declared()[""]) == 4 and names >= NOT_IMPORTED
+    assert {MODULE_OF.get(name, name) for name in names - NOT_IMPORTED} <= used
+    assert declared()[""] <= third_party("kvq_jax")
 
 
 def test_an_experiment_loads_no_matplotlib_and_no_table():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,7 @@ def parse_flags(argv: list[str]) -> None:
     except flags.UnrecognizedFlagError as error:
         raise UserError(unknown("flag", f"--{error.flagname}", (f"--{name}" for name in flags.FLAGS))) from error
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"config: {_told(error)}") from error
+        raise ConfigError(_unknown_key(argv, given) or f"config: {_told(error)}") from error
     if len(rest) > 1:
         raise UserError(f"unexpected argument {rest[1]!r}")
 
@@ -98,6 +99,28 @@ def _config_argument(argv: list[str]) -> str | None:
     return None
 
 
+def _unknown_key(argv: list[str], given: str | None) -> str | None:
+    """What is said of the first unknown --config.KEY=VALUE in argv; None without any, or if the config is bad itself.
+
+    The flag parser has no config when it fails: it is made again, of `given`, the value of --config.
+    """
+    file, _, axes = (given or "").partition(":")
+    changes = [argument for argument in argv if argument.startswith("--config.")]
+    try:
+        config = runpy.run_path(file)["get_config"](axes or None) if changes else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    for argument in changes:
+        section, where = config, "config"
+        for part in re.split(r"[=\[]", argument.removeprefix("--config."))[0].split("."):
+            if not isinstance(section, ConfigDict):
+                return f"{where} is no section: it has no {part!r}"
+            if part not in section:
+                return unknown(f"key of {where}", part, section)
+            section, where = section[part], f"{where}.{part}"
+    return None
+
+
 def _print_help(module: ModuleType, argv: list[str]) -> None:
     """Prints a module's docstring and flags, and the docstring and knobs of a config in argv. Raises UserError."""
     print(module.__doc__.strip())
@@ -119,6 +142,6 @@ def _print_help(module: ModuleType, argv: list[str]) -> None:
 
 
 def _told(error: Exception) -> str:
-    """The message of an error of the flag parser, without a config file's traceback and the quotes of a KeyError."""
-    told = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    return re.sub(r"Error whilst parsing config file:\s+Traceback .*\n\w+: ", "", told.rstrip(), flags=re.DOTALL)
+    """The message of an error of the flag parser, without a config file's traceback and the whole argument."""
+    told = re.sub(r"Error whilst parsing config file:\s+Traceback .*\n\w+: ", "", str(error).rstrip(), flags=re.DOTALL)
+    return re.sub(r"^flag --config=\S+: ", "", told)

@@ -1,19 +1,29 @@
 """What the figures share: one style, and saving, with the numbers beside every picture."""
 
+import contextlib
+import contextvars
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from experiments.harness.errors import UserError
+from experiments.harness.settings import choose
 
 INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
-RED, BLUE, GREEN, AMBER, VIOLET = "#c8372d", "#2f6db5", "#3d9150", "#d99013", "#8a5fb0"
+# Their lightness tells them apart where hues do not, as for those who see no red or no green.
+RED, BLUE, GREEN, AMBER, VIOLET = "#c02a2a", "#1f4fae", "#17c98a", "#d9a520", "#c583d0"
+# Preset -> what a heading says of its runs.
+EFFORTS = {"tiny": "runs of seconds", "quick": "short runs", "paper": "the published protocol"}
+FORMATS = ("png", "pdf", "svg")
+_form = contextvars.ContextVar("form", default="png")
 matplotlib.rcParams.update(
     {
         "axes.edgecolor": INK,
@@ -22,6 +32,7 @@ matplotlib.rcParams.update(
         "axes.spines.top": False,
         "figure.dpi": 150,
         "font.size": 9.5,
+        "svg.hashsalt": "kvq_jax",  # equal pictures are equal files
         "grid.color": FAINT,
         "grid.linewidth": 0.5,
         "legend.frameon": False,
@@ -73,11 +84,33 @@ def legend_below(figure: Figure, looks: Sequence[dict]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
 
 
+def plain_ticks(axis: Axis, sizes: Iterable[float] = ()) -> None:
+    """Numbers as they are said at the ticks of a logarithmic axis: at `sizes`, or at 1, 2 and 5 of each decade."""
+    axis.set_major_locator(FixedLocator(list(sizes)) if sizes else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
+
+
+@contextlib.contextmanager
+def saved_as(form: str) -> Iterator[None]:
+    """Within it `save` writes pictures of this kind, one of FORMATS. Raises ConfigError for another."""
+    before = _form.set(choose({known: known for known in FORMATS}, form, "--format"))
+    try:
+        yield
+    finally:
+        _form.reset(before)
+
+
 def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable[Sequence] = ()) -> Path:
-    """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path."""
+    """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path.
+
+    The ending of the path is that of the kind which `saved_as` asks for, by default .png.
+    """
+    path = path.with_suffix(f".{_form.get()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if columns:
         with path.with_suffix(".csv").open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([columns, *rows])
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax import linen as nn
 
 from experiments.harness.size_classes import Sizes
 
@@ -28,6 +29,7 @@ class Experiment:
       examples: (variables, data of the test split, key) -> named arrays that the figures draw.
       data: split ('train', 'validation', 'test') -> arrays, held on the device for the whole run.
       facts: what result.json says that the config cannot know, such as which data a folder holds. JSON values.
+      model: the module whose variables `init` makes, which a run keeps for kvq_jax.load; None: it keeps none.
       sizes: what gives the batches their sizes; None: every task has the same shapes.
       host: what JAX cannot compute, outside jit: (name -> NumPy array [S, ...] of `evaluate` under each of S seeds) ->
         name -> the value of each of some tasks, [S or 1, tasks]. None: what `evaluate` returns are the values.
@@ -41,4 +43,5 @@ class Experiment:
     data: dict[str, PyTree]
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     sizes: Sizes | None = None
+    model: nn.Module | None = None
     host: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None

@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from experiments.harness import results, weights
+from experiments.harness import progress, results, weights
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
@@ -26,6 +26,7 @@ from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
+from kvq_jax import saved
 
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
@@ -92,7 +93,10 @@ def launch(
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
-    origin = provenance(config.experiment)  # before the work: files may change while it goes on
+    started, origin = (
+        time.monotonic(),
+        provenance(config.experiment),
+    )  # before the work: files may change while it goes on
     outcome, examples = work(path, directory, console)
     content = {
         "name": config.name,
@@ -110,6 +114,7 @@ def launch(
         directory.write_result(content)
         if show:
             show(result, path, console)
+        console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
     return result
 
 
@@ -143,11 +148,13 @@ def _training(
         state, record = initial, Record()
         if not given:
             state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
+            _keep_weights(experiment, state, settings.all_seeds, placement, path if directory else None)
         started = time.monotonic()
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
+        with progress.phase(console, "evaluating"):
+            metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
         return {
             "metrics": metrics,
             "facts": experiment.facts,
@@ -169,7 +176,8 @@ def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunD
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
         started = time.monotonic()
         try:
-            metrics, examples, facts = module.measure(config)
+            with progress.phase(console, "measuring"):
+                metrics, examples, facts = module.measure(config)
         except UserError:
             if directory:
                 directory.discard()
@@ -199,6 +207,17 @@ def _given_state(program: Program, settings: TrainSettings, given: weights.Weigh
     return state.replace(params=jax.device_put(params, placement.state))
 
 
+def _keep_weights(
+    experiment: Experiment, state: TrainState, seeds: np.ndarray, placement: Placement, path: Path | None
+) -> None:
+    """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load."""
+    variables = placement.gathered(state.variables)
+    if path and experiment.model is not None:
+        for index, seed in enumerate(seeds):
+            own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
+            weights.save(path / "weights" / str(seed), experiment.model, own)
+
+
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
     """The shared part of the config's `evaluation` section, and the experiment's own part. Raises ConfigError."""
     shared = {field.name for field in dataclasses.fields(EvaluationSettings)}
@@ -220,6 +239,8 @@ def experiment_module(config: ConfigDict) -> ModuleType:
 def _check_model(experiment: Experiment) -> None:
     """Traces the model's initialisation, so that a model that cannot be built fails before anything is written."""
     try:
+        if experiment.model is not None:
+            saved.describe(experiment.model)
         jax.eval_shape(experiment.init, key_of(0, "init"))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"config.model: {error}") from error

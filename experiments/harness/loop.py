@@ -114,6 +114,7 @@ def train(
             row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}
             row["seed_losses"] = [float(loss) for loss in metrics["loss"].mean(0)]
             if step % settings.validate_every == 0 or step == settings.steps:
+                reporter.doing("validating")
                 loss = float(np.mean(program.validate(state, data["validation"])))
                 if not math.isfinite(loss):
                     raise Diverged(_divergence("validation loss", step, latest))

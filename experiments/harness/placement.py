@@ -58,6 +58,12 @@ class Placement:
             return batch
         return jax.lax.with_sharding_constraint(batch, self.batch)
 
+    def gathered(self, tree: PyTree) -> PyTree:
+        """The tree as NumPy arrays, in every process, however its leaves are split. A call of all processes."""
+        if jax.process_count() > 1:
+            tree = jax.jit(lambda tree: tree, out_shardings=self.everywhere)(tree)
+        return jax.device_get(tree)
+
     def over_seeds(self, function: Callable[[PyTree, PyTree], PyTree]) -> Callable[[PyTree, PyTree], PyTree]:
         """`function` of one seed's tree and the data, mapped over a leading seed axis of the trees. For use inside jit.
 

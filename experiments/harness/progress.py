@@ -1,12 +1,13 @@
 """What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, TensorBoard where asked for."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from experiments.harness.errors import UserError
 
@@ -15,6 +16,9 @@ _LINE_EVERY_S = 5.0  # between plain lines
 
 class Reporter:
     """Shows loss, steps per second and time left of a run of `steps` steps. Use as a context manager.
+
+    Nothing is shown of what is not known yet: no loss while the program is compiled, no validation loss before the
+    first, no time left without a speed.
 
     Args:
       console: where to write; a bar is drawn where it is a terminal.
@@ -28,22 +32,16 @@ class Reporter:
     def __init__(self, console: Console, steps: int, done: int = 0, tensorboard: Path | None = None):
         self._console, self._steps, self._done = console, steps, done
         self._tensorboard = _event_writer(tensorboard) if tensorboard else None
-        self._bar = None
+        self._bar, self._validation = None, ""
         if console.is_terminal:
-            columns = ("{task.description}", "loss {task.fields[loss]:.4g}", "{task.fields[speed]:.1f} steps/s")
+            columns = "{task.description}", "{task.fields[told]}"
             self._bar = Progress(
-                TextColumn(columns[0]),
-                BarColumn(),
-                MofNCompleteColumn(),
-                *map(TextColumn, columns[1:]),
-                TextColumn("left"),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                console=console,
+                TextColumn(columns[0]), BarColumn(), MofNCompleteColumn(), TextColumn(columns[1]), console=console
             )
-            self._task = self._bar.add_task("compiling", total=steps, completed=done, loss=float("nan"), speed=0.0)
+            self._task = self._bar.add_task("compiling", total=steps, completed=done, told="")
 
     def __enter__(self):
-        self._started = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
         if self._bar:
             self._bar.start()
         elif self._done < self._steps:
@@ -56,22 +54,51 @@ class Reporter:
         if self._tensorboard:
             self._tensorboard.close()
 
+    def doing(self, what: str) -> None:
+        """Shows what goes on between two updates, such as 'validating'."""
+        if self._bar:
+            self._bar.update(self._task, description=what)
+
     def update(self, step: int, row: Mapping[str, Any], speed: float) -> None:
         """Shows that `step` steps are done; `row` holds the metrics of the last chunk, `speed` the steps per second."""
         if self._tensorboard:
             for name, value in row.items():
                 if isinstance(value, float):
                     self._tensorboard.add_scalar(name, value, step)
+        if "validation_loss" in row:
+            self._validation = f"  validation {row['validation_loss']:.4g}"
+        pace = f"  {speed:.3g} steps/s  {duration((self._steps - step) / speed)} left" if speed else ""
+        told = f"loss {row['loss']:.4g}{self._validation}{pace}"
         if self._bar:
-            self._bar.update(self._task, description="training", completed=step, loss=row["loss"], speed=speed)
+            self._bar.update(self._task, description="training", completed=step, told=told)
             return
         now = time.monotonic()
         if "validation_loss" in row or step == self._steps or now - self._last_line > _LINE_EVERY_S:
             self._last_line = now
-            left = (self._steps - step) / speed if speed else float("inf")
-            validation = f"  validation {row['validation_loss']:.4g}" if "validation_loss" in row else ""
-            done, pace = f"step {step}/{self._steps}  loss {row['loss']:.4g}", f"{speed:.1f} steps/s  {left:.0f} s left"
-            self._console.print(f"{done}{validation}  {pace}", highlight=False, soft_wrap=True)
+            self._console.print(f"step {step}/{self._steps}  {told}", highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def phase(console: Console, what: str) -> Iterator[None]:
+    """Shows that `what` goes on, such as 'evaluating': with the time that has passed on a terminal, else one line."""
+    if not console.is_terminal:
+        console.print(what, highlight=False)
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as shown:
+        shown.add_task(what, total=None)
+        yield
+
+
+def duration(seconds: float) -> str:
+    """'8 s', '2 min 5 s' or '3 h 20 min'."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _event_writer(folder: Path):

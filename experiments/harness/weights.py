@@ -1,28 +1,18 @@
-"""Parameters in a folder of their own, with the config section of their model: what `scripts.import_weights` writes.
-
-model, variables = weights.load_model("DIR", kvq_jax.models.MODELS)
-python -m experiments.run --config ... --weights DIR                  # evaluates them in place of a training
-"""
+"""Trained parameters in place of a training: --weights DIR, a folder of kvq_jax.save or a run folder."""
 
 import dataclasses
 import hashlib
-import json
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax.traverse_util import flatten_dict, unflatten_dict
+from flax.traverse_util import flatten_dict
 
-from experiments.harness import settings
 from experiments.harness.errors import UserError
-from experiments.harness.experiment import PyTree
-from experiments.harness.run_directory import write_text
-
-_MODEL, _PARAMETERS = "model.json", "parameters.npz"
+from experiments.harness.experiment import PyTree, Variables
+from kvq_jax import saved
+from kvq_jax.models import MODELS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,39 +24,33 @@ class Weights:
     digest: str
 
 
-def save(folder: Path, model: Mapping[str, Any], params: PyTree) -> None:
-    """Writes a model's config section and parameters into `folder`, made if needed. Raises UserError if it cannot."""
+def save(folder: Path, model: Any, variables: Variables) -> None:
+    """As kvq_jax.save, but raises UserError where the folder cannot be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / _MODEL, json.dumps(model, indent=2) + "\n")
-        np.savez(folder / _PARAMETERS, **_flat(params))
+        saved.save(folder, model, variables)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}") from error
 
 
 def load(folder: Path) -> Weights:
-    """What `save` wrote. Raises UserError where it is missing or damaged."""
+    """What `save`, or a run of one or more seeds (its first), left in a folder.
+
+    Raises UserError where it is missing or damaged, and for a model that is not one of kvq_jax.models.MODELS.
+    """
     try:
-        model = json.loads((folder / _MODEL).read_text())
-        with np.load(folder / _PARAMETERS) as file:
-            arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{folder} holds no weights that can be read: {error}") from error
+        model, variables = saved.load(folder)
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"--weights: {error}") from error
+    section = saved.describe(model)
+    name = next((name for name, row in MODELS.items() if row.cls is type(model)), None)
+    if name is None:
+        raise UserError(f"--weights: {folder} holds a {section['class']}; only models of a regression are evaluated so")
+    del section["class"]
+    params = jax.device_get(variables["params"])
     digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(name.encode() + arrays[name].tobytes())
-    return Weights(
-        model,
-        unflatten_dict({tuple(name.split("/")): array for name, array in arrays.items()}),
-        digest.hexdigest()[:16],
-    )
-
-
-def load_model(folder: str | Path, models: Mapping[str, Any]) -> tuple[Any, dict[str, PyTree]]:
-    """The module (the class, or row with a class, of its name in `models`) and its variables. Raises UserError."""
-    kept = load(Path(folder))
-    model = settings.build_named(models, kept.model, str(Path(folder) / _MODEL))
-    return model, {"params": jax.tree.map(jnp.asarray, kept.params)}
+    for path, array in sorted(_flat(params).items()):
+        digest.update(path.encode() + array.tobytes())
+    return Weights({"name": name} | section, params, digest.hexdigest()[:16])
 
 
 def fit(params: PyTree, expected: PyTree) -> PyTree:

@@ -100,8 +100,9 @@ SIZES: dict[type[NeuralProcess], dict[str, Size]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model's config section and its parameters; `assumed`: the fields that have the published default."""
+    """A model, its config section and its parameters; `assumed`: the fields that have the published default."""
 
+    module: NeuralProcess
     model: dict[str, Any]
     params: PyTree
     assumed: dict[str, Any]
@@ -127,7 +128,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
         params = weights.fit(import_parameters(tensors, renamings, expected), expected)
     except (IndexError, TypeError, ValueError) as error:
         raise UserError(f"the tensors do not fit {name}: {_shortened(str(error))}") from error
-    return Imported(section, params, {field: value for field, value in defaults.items() if field not in told})
+    return Imported(model, section, params, {field: value for field, value in defaults.items() if field not in told})
 
 
 def sizes(cls: type[NeuralProcess], tensors: Tensors) -> dict[str, Any]:

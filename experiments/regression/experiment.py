@@ -142,17 +142,17 @@ def initialiser(model: nn.Module, task: Any, data: Any) -> Callable:
 
 
 def training(model: nn.Module, task: Any, size_classes: int) -> dict[str, Any]:
-    """Experiment.sample, loss and sizes. The loss is the mean of the model's own over the tasks of a batch.
+    """Experiment.model, sample, loss and sizes. The loss is the mean of the model's own over the tasks of a batch.
 
     With size classes, if the task has a law of sizes, a model with a `loss_of_points` takes all points in one array.
     """
     if not size_classes or not hasattr(task, "law"):
-        return dict(sample=task.sample, loss=_mean(model, "loss"), sizes=None)
+        return dict(model=model, sample=task.sample, loss=_mean(model, "loss"))
     forms = {"loss": (task.law, task.fill), "loss_of_points": (task.law.of_points, task.fill_points)}
     method = "loss_of_points" if hasattr(model, "loss_of_points") else "loss"
     law, fill = forms[method]
     sizes = Sizes(choose_classes(law, size_classes, model.slot_costs), fill)
-    return dict(sample=task.draw, loss=_mean(model, method), sizes=sizes)
+    return dict(model=model, sample=task.draw, loss=_mean(model, method), sizes=sizes)
 
 
 def _mean(model: nn.Module, method: str) -> Callable:

@@ -41,7 +41,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     draw, panels = _panels(result, arrays)
     figure, ((error, *axes),) = drawing.new_figure(1, 1 + len(panels), height=3.0)
     (draw_errors if "counts" in arrays else draw_losses)(error, model, result)
-    error.set_title(f"{label(model)}, preset {result.preset}")
+    error.set_title(f"{label(model)}, {drawing.EFFORTS[result.preset]}")
     error.legend(fontsize=8)
     for axis, (title, example) in zip(axes, panels):
         draw(axis, model, example)

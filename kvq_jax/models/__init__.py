@@ -39,6 +39,7 @@ from kvq_jax.models.points import Points, join, padded, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
 from kvq_jax.models.set_networks import SET_NETWORKS, SetNetwork
 from kvq_jax.models.weight_regressors import (
+    AtOnce,
     AttentionTarget,
     AttentionWeights,
     IntentionTarget,

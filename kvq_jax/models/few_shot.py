@@ -20,14 +20,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.models.doors import Guarded
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
 from kvq_jax.nn import MLP, Mixer, Op, fourier_features, set_mean
-from kvq_jax.nn.mixer import Block
 
 
-class Regressor(Block):
+class Regressor(Guarded):
     """The interface. A model defines `__call__`; the number of outputs is that of the context."""
 
     slot_costs = (1.0, 1.0)  # as NeuralProcess has them
@@ -74,7 +74,7 @@ class IntentionRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        context, target_x = checked(context, target_x, self.fourier_levels)
+        context, target_x = positions(context, target_x, self.fourier_levels)
         regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
         encode = self.mlp(self.key_features, "key_encoder", activate_final=self.activate_final)
         mixer = Mixer(self.op, name="mixer")
@@ -121,7 +121,7 @@ class AttentionRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        context, target_x = checked(context, target_x, self.fourier_levels)
+        context, target_x = positions(context, target_x, self.fourier_levels)
         encode = self.mlp(self.key_features, "key_encoder", activate_final=self.activate_final)
         value = self.mlp(self.value_features, "value_encoder", activate_final=self.activate_final)(context.y)
         attended = self.attention(self.head_features)(encode(target_x), encode(context.x), value, mask=context.mask)
@@ -142,7 +142,7 @@ class NeuralProcessRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        context, target_x = checked(context, target_x, self.fourier_levels)
+        context, target_x = positions(context, target_x, self.fourier_levels)
         encode = self.mlp(self.encoder_features, "encoder", activate_final=self.activate_final)
         points = encode(context.x, context.y)
         mean = set_mean(points, context.mask)  # [..., 1, 16]
@@ -171,7 +171,7 @@ class MAMLRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        context, target_x = checked(context, target_x, self.fourier_levels)
+        context, target_x = positions(context, target_x, self.fourier_levels)
         if (steps := self.inner_steps) < 0:
             raise ValueError(f"inner_steps is at least 0, not {steps}")
         learner = MLP((*self.features, context.y.shape[-1]), **self.inits, parent=None)
@@ -210,22 +210,9 @@ def masked_mean(x: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(kept, x, 0), (-2, -1)) / (jnp.maximum(jnp.sum(kept, (-2, -1)), 1) * x.shape[-1])
 
 
-def checked(context: Points, target_x: jax.Array, fourier_levels: int = 0) -> tuple[Points, jax.Array]:
-    """The context and target_x, both with `fourier_levels` levels of position features of x.
-
-    Raises ValueError if the arguments of a few-shot regressor do not fit each other.
-    """
-    x, y, mask = context
-    if mask is not None and jnp.issubdtype(mask.dtype, jnp.floating):
-        raise ValueError(f"context.mask is boolean (True = there), not {mask.dtype}")
-    shapes = f"context.x {x.shape}, context.y {y.shape}, target_x {target_x.shape}"
-    if x.shape[:-1] != y.shape[:-1]:
-        raise ValueError(f"context.x and context.y differ before their last dimension: {shapes}")
-    if x.shape[:-2] != target_x.shape[:-2] or x.shape[-1] != target_x.shape[-1]:
-        raise ValueError(f"context.x and target_x differ in more than the number of points: {shapes}")
-    if mask is not None and mask.shape != x.shape[:-1]:
-        raise ValueError(f"context.mask {mask.shape} is not context.x without its last dimension: {shapes}")
-    x, target_x = (fourier_features(rows, fourier_levels) for rows in (x, target_x))
+def positions(context: Points, target_x: jax.Array, fourier_levels: int) -> tuple[Points, jax.Array]:
+    """The context and target_x, both with `fourier_levels` levels of position features of x."""
+    x, target_x = (fourier_features(rows, fourier_levels) for rows in (context.x, target_x))
     return context._replace(x=x), target_x
 
 

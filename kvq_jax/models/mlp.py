@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from flax import linen as nn
 
-from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.models.few_shot import Regressor, positions
 from kvq_jax.models.initialised import Initialised
 
 
@@ -24,7 +24,7 @@ class MLPRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        (x, y, mask), target_x = checked(context, target_x, self.fourier_levels)
+        (x, y, mask), target_x = positions(context, target_x, self.fourier_levels)
         points = jnp.concatenate([x, y], -1)
         points = points if mask is None else jnp.where(mask[..., None], points, 0)
         flat = points.reshape(*points.shape[:-2], 1, points.shape[-2] * points.shape[-1])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from flax import linen as nn
 from flax.core import FrozenDict
 
-from kvq_jax.models.few_shot import Regressor, checked
+from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.nn import Mixer, Op
 
@@ -35,7 +35,7 @@ class PairRegressor(Initialised, Regressor):
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
-        (x, y, mask), target_x = checked(context, target_x)
+        x, y, mask = context
         key = self.mlp(self.key_features, "key_encoder")(x, y)
         value = self.mlp(self.value_features, "value_encoder")(x, y)
         query = self.mlp(self.query_features, "query_encoder")(target_x)

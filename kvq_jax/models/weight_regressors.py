@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.nn import Mixer, Op, set_mean
 
@@ -149,6 +150,16 @@ class MLPTarget(Initialised):
     def __call__(self, x, y, mask=None):
         check_shapes(x, y, mask)
         return _read_rows(self, (x, y) * 3, mask, (*self.features, x.shape[-1]))
+
+
+class AtOnce(Regressor):
+    """A network from places [..., N, 2] and distances [..., N, 1] to t [..., 2], called as a few-shot regressor."""
+
+    network: nn.Module  # of those named Target
+
+    def __call__(self, context, target_x, target_mask=None, *, key=None):
+        """Context [..., N, 3] -> [..., N, 1], and queries, which the network does not see -> [..., 2, 1]."""
+        return self.network(context.x[..., :2], context.y, context.mask)[..., None]
 
 
 def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_features, decoder_features) -> jax.Array:

@@ -3,21 +3,24 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
+from flax import linen, nnx
 from jax import Array, random
 
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Op, resolve
 from kvq_jax.nn.multihead import SCALINGS
 
+_WEIGHTS = "attention_weights"  # as Flax calls them
+
 
 def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..., Array]:
-    """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention.
+    """An op as the `attention_fn` of flax.linen.MultiHeadDotProductAttention and flax.nnx.MultiHeadAttention.
 
     Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals
     flax.linen.dot_product_attention, and drops the same weights for the same random key. One thing differs: a query
     with no key left gets zeros, not the mean of the masked values. Every op of the table is linear in the values, so
     op(query, key, I) is its matrix of weights. Dropout acts on that matrix, and `sow_weights=True` stores it under
-    'attention_weights'.
+    'attention_weights'. The op computes in float32 at least: `dtype` and `precision` are those of Flax's projections.
 
     Args:
         op: a name, a function or dict(name=..., **options), as in kvq_jax.nn.Mixer. An option that is an array [H] has
@@ -26,8 +29,9 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
 
     Returns:
         attention_fn(query [..., M, H, d], key [..., N, H, d], value [..., N, H, k], mask=None, *, dropout_rng=None,
-        dropout_rate=0.0, broadcast_dropout=True, deterministic=True, module=None) -> [..., M, H, k]. The mask
-        broadcasts against [..., H, M, N]; what is not zero takes part (Flax makes masks of floats).
+        dropout_rate=0.0, broadcast_dropout=True, deterministic=True, module=None, is_causal=False) -> [..., M, H, k].
+        The mask broadcasts against [..., H, M, N]; what is not zero takes part (Flax makes masks of floats). With
+        is_causal a query sees the keys up to its own place.
 
     Raises:
         ValueError: if a name or option is unknown, or for an alpha_kind; from attention_fn also if shapes do not fit,
@@ -48,12 +52,18 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
         broadcast_dropout=True,
         deterministic=True,
         module=None,
+        dtype=None,
+        precision=None,
+        is_causal=False,
     ):
         heads, depth = query.shape[-2:]
         query, key, value = (jnp.swapaxes(x, -2, -3) for x in (factor(depth, heads) * jnp.asarray(query), key, value))
         if mask is not None:
             mask = jnp.asarray(mask, bool)
             mask = mask.reshape((1,) * (query.ndim - mask.ndim) + mask.shape)  # never mistaken for a mask of keys
+        if is_causal:
+            causal = jnp.tri(query.shape[-2], key.shape[-2], dtype=bool)
+            mask = causal.reshape((1,) * (query.ndim - 2) + causal.shape) if mask is None else mask & causal
 
         def attend(value):
             return said.operator.function(query, key, value, mask=mask, **said.options)
@@ -63,7 +73,7 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
             return jnp.swapaxes(attend(value), -2, -3)
         weights = attend(jnp.eye(value.shape[-2], dtype=value.dtype))
         if module is not None:
-            module.sow("intermediates", "attention_weights", weights)
+            module.sow("intermediates" if isinstance(module, linen.Module) else nnx.Intermediate, _WEIGHTS, weights)
         if drop:
             weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
         return jnp.swapaxes(weights @ value, -2, -3)

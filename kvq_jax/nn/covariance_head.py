@@ -11,6 +11,7 @@ from numpyro.util import not_jax_tracer
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP
+from kvq_jax.nn.predictions import JointNormal, LowRankNormal
 from kvq_jax.nn.transformer import TransformerEncoder
 
 BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
@@ -34,7 +35,7 @@ def cholesky(
         diagonal = jnp.where(there, diagonal, 1)
     identity = jnp.eye(mean.shape[-1], dtype=mean.dtype)
     scale_tril = scale_tril + diagonal[..., None] * identity
-    return dist.MultivariateNormal(mean, scale_tril=scale_tril, validate_args=not_jax_tracer(mean))
+    return JointNormal(mean, scale_tril=scale_tril, validate_args=not_jax_tracer(mean))
 
 
 def low_rank(
@@ -46,7 +47,7 @@ def low_rank(
     variance = jnp.exp(log_variance()) + jitter
     if there is not None:
         factor, variance = jnp.where(there[..., None], factor, 0), jnp.where(there, variance, 1)
-    return dist.LowRankMultivariateNormal(mean, factor, variance, validate_args=not_jax_tracer(mean))
+    return LowRankNormal(mean, factor, variance, validate_args=not_jax_tracer(mean))
 
 
 # Name -> (mean [..., n], P [..., n, rank], () -> log variance [..., n], there [..., n] or None, bound, jitter).

@@ -8,13 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from experiments.harness import weights
+import kvq_jax
 from experiments.harness.provenance import code_digest
+from kvq_jax.models import Points
 from tests import processes
 from tests.processes import ROOT
 
@@ -100,11 +103,10 @@ def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
     latest = ocp.CheckpointManager(finished / "checkpoints" / "latest")
     state = latest.restore(latest.latest_step(), args=ocp.args.Composite(state=ocp.args.StandardRestore()))["state"]
     first_seed = jax.tree.map(lambda leaf: leaf[0], state["params"])
-    model = json.loads((finished / "config.json").read_text())["model"]
-    weights.save(tmp_path / "weights", model, first_seed)
-    folders = ("--weights", str(tmp_path / "weights"), "--workdir", str(tmp_path / "run"))
-    arguments = (TINY, *FAST, "--config.evaluation.untrained=False", *folders)
-    done = run(*arguments)
+    model, variables = kvq_jax.load(finished)
+    chex.assert_trees_all_equal(variables["params"], first_seed)
+    arguments = (TINY, *FAST, "--config.evaluation.untrained=False", "--workdir", str(tmp_path / "run"))
+    done = run(*arguments, "--weights", str(finished))
     assert done.returncode == 0, done.stderr
     kept, ours = (json.loads((folder / "result.json").read_text()) for folder in (finished, tmp_path / "run"))
     assert ours["steps"] == 0 and ours["config"]["weights"] != kept["config_hash"]
@@ -112,8 +114,22 @@ def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
         ours["metrics"]["trained/mse@5"]["mean"], kept["metrics"]["trained/mse@5"]["seeds"][0], rtol=1e-5
     )
     first_seed["decoder"]["layer_0"]["kernel"] = first_seed["decoder"]["layer_0"]["kernel"][:, :3]
-    weights.save(tmp_path / "weights", model, first_seed)
-    assert "decoder/layer_0/kernel has shape" in run(*arguments, "--restart").stderr
+    kvq_jax.save(tmp_path / "weights", model, {"params": first_seed})
+    assert "decoder/layer_0/kernel has shape" in run(*arguments, "--restart", f"--weights={tmp_path}/weights").stderr
+
+
+def test_a_run_is_a_trained_model(finished):
+    """What it predicts for the examples of the run is what the run kept of them; each seed has its own weights."""
+    examples = np.load(finished / "examples.npz")
+    assert examples["counts"].tolist() == [1, 5]
+    context = Points(*(jnp.asarray(examples[f"context_{part}"][:, :5]) for part in "xy"))
+    found = kvq_jax.load(finished).predict(context, jnp.asarray(examples["target_x"]))
+    np.testing.assert_allclose(found, examples["trained/prediction"][:, 1], atol=1e-5)
+    seeds = [
+        kvq_jax.load(finished, seed).variables["params"]
+        for seed in json.loads((finished / "result.json").read_text())["seeds"]
+    ]
+    assert len(seeds) == 2 and not np.array_equal(*(jax.tree.leaves(params)[0] for params in seeds))
 
 
 def test_a_second_start_says_so_and_does_nothing(finished):
@@ -181,8 +197,13 @@ SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
         ),
         ([f"--config={SINE}:model=atention"], ["unknown model 'atention'", "did you mean 'attention'"]),
         ([f"--config={SINE}:preset=fast"], ["unknown preset 'fast'", "tiny"]),
-        ([f"--config={SINE}:modle=maml"], ["unknown axis 'modle'", "did you mean 'model'"]),
-        ([TINY, "--config.train.stepz=3"], ["stepz", 'Did you mean "steps"']),
+        (
+            [f"--config={SINE}:modle=maml"],
+            ["error: config: unknown axis 'modle': did you mean 'model'? known: model, preset"],
+        ),
+        ([TINY, "--config.train.stepz=3"], ["unknown key of config.train 'stepz': did you mean 'steps'"]),
+        ([TINY, "--config.optimizer.lr=1"], ["unknown key of config.optimizer 'lr': did you mean 'learning_rate'?"]),
+        ([TINY, "--config.train.steps.x=1"], ["config.train.steps is no section: it has no 'x'"]),
         ([TINY, "--config.train.steps=many"], ["config.train.steps=many"]),
         ([TINY, "--config.task.targets=5"], ["config.task", "max_context", "5 points"]),
         ([TINY, "--config.model.kernel_init=lecun"], ["config.model", "kernel_init", "lecun_normal"]),

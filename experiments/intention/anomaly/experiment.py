@@ -72,7 +72,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_sets, evaluation.example_sets)
 
-    return Experiment(init, task.sample, loss, evaluate, examples, data, facts)
+    return Experiment(init, task.sample, loss, evaluate, examples, data, facts, model=model)
 
 
 def _check_sizes(task: Anomaly, data: dict[str, Images]) -> None:

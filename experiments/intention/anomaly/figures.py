@@ -27,6 +27,6 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             colour = (drawing.GREEN if chosen == anomaly else drawing.RED) if place == chosen else drawing.INK
             weight = "bold" if place == chosen else "normal"
             axis.set_xlabel(f"{probability[place]:.2f}", fontsize=7.5, color=colour, fontweight=weight)
-    heading = f"{label(result)}, preset {result.preset}: {accuracy(result).text()} % of the sets"
+    heading = f"{label(result)}, {drawing.EFFORTS[result.preset]}: {accuracy(result).text()} % of the sets"
     figure.suptitle(f"{heading}\n{described(result)}", fontsize=9)
     return drawing.save(figure, folder / "figure.png")

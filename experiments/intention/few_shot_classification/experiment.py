@@ -75,7 +75,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return over_tasks(one, key, evaluation.example_tasks, evaluation.example_tasks)
 
     facts = {"data": found.name, "classes": {split: len(part.names) for split, part in parts.items()}}
-    return Experiment(init, task.sample, loss, evaluate, examples, data, facts)
+    return Experiment(init, task.sample, loss, evaluate, examples, data, facts, model=model)
 
 
 def accuracy(scores: jax.Array, label: jax.Array) -> jax.Array:

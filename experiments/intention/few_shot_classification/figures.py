@@ -28,19 +28,22 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     drawing.required(own, f"Figure 14 needs results of {tables.EXPERIMENT} with latent=16 to latent=128")
     figure, ((axis,),) = drawing.new_figure(1, 1, width=5.4, height=4.0)
     rows = []
-    for row, (name, colour) in _KERNELS.items():
+    for (row, (name, colour)), beside in zip(_KERNELS.items(), (0.97, 1.03)):  # error bars do not cover each other
         runs = sorted((result for result in own if tables.row_of(result) == row), key=_latent)
         cells = [tables.percent(result) for result in runs]
         numbers = [[_latent(run) for run in runs], [cell.mean for cell in cells], [cell.error for cell in cells]]
-        axis.errorbar(*numbers, fmt="o-", color=colour, capsize=3, label=name)
+        sizes, *accuracies = numbers
+        axis.errorbar(np.multiply(sizes, beside), *accuracies, fmt="o-", color=colour, capsize=3, label=name)
         rows += [(row[2], _latent(result), cell.mean, cell.error, result.preset) for result, cell in zip(runs, cells)]
     sizes = sorted({_latent(result) for result in own})
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, list(map(str, sizes)))
-    axis.set(xlabel="features of e_H", ylabel="accuracy, % (mean and 95 % interval)")
+    axis.set(xlabel="features of $e_H$", ylabel="accuracy, % (mean, 95 % interval)")
     axis.legend()
     first = own[0]
-    axis.set_title(f"{first.content['facts']['data']}\n{tables.encoder_name(first)}, preset {first.preset}", fontsize=9)
+    axis.set_title(
+        f"{first.content['facts']['data']}\n{tables.encoder_name(first)}, {drawing.EFFORTS[first.preset]}", fontsize=9
+    )
     columns = ["kernel", "latent", "accuracy_percent", "interval_95", "preset"]
     return drawing.save(figure, folder / "figure14.png", columns, rows)
 
@@ -56,7 +59,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     curve.set(xlabel="training steps", ylabel="loss", title="validation classes")
     _draw_episode(pictures, result.examples)
     scored = f"{cell.text()} % of test images right"
-    figure.suptitle(f"{tables.row_name(tables.row_of(result))}, preset {result.preset}: {scored}", fontsize=10)
+    figure.suptitle(
+        f"{tables.row_name(tables.row_of(result))}, {drawing.EFFORTS[result.preset]}: {scored}", fontsize=10
+    )
     figure.supxlabel(tables.described(result), fontsize=6.5)
     return drawing.save(figure, folder / "figure.png")
 

@@ -30,8 +30,9 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
         drawn.draw_truth(axis, next(iter(examples.values())))
         axis.set(title=f"{count} observations", xlabel="x")
     axes[0][0].set_ylabel("y")
-    _legend(figure, chosen)
-    figure.suptitle(_heading("Sine regression: trained solid, untrained dashed", chosen))
+    seen = dict(color=drawing.INK, marker="o", markersize=3.5, linestyle="", label="observations")
+    _legend(figure, chosen, dict(color=drawing.INK, linewidth=1.0, label="truth"), seen)
+    figure.suptitle(_heading("Sine regression", chosen))
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
     columns = ["model", "phase", "observations", "x", "y", "prediction"]
     return drawing.save(figure, folder / "figure6.png", columns, rows)
@@ -89,13 +90,13 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _heading(text: str, chosen: Mapping[str, Result]) -> str:
-    return f"{text} (preset {next(iter(chosen.values())).preset})"
+    return f"{text} ({drawing.EFFORTS[next(iter(chosen.values())).preset]})"
 
 
-def _legend(figure, models) -> None:
+def _legend(figure, models, *others: dict) -> None:
     looks = [dict(color=colour(model), label=label(model)) for model in models]
-    looks += [dict(color=drawing.INK, linestyle=drawn.LINES[phase], label=phase) for phase in PHASES]
-    drawing.legend_below(figure, looks)
+    looks += [dict(color=drawing.GREY, linestyle=drawn.LINES[phase], label=phase) for phase in PHASES]
+    drawing.legend_below(figure, [*looks, *others])
 
 
 FIGURES = {"intention/figure6": figure6, "intention/figure7": figure7, "intention/figure13": figure13}

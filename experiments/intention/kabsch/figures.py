@@ -20,18 +20,24 @@ _COLUMNS = 4  # of Figure 11
 def figure10(results: Sequence[Result], folder: Path) -> Path:
     """Validation error over training; beside it the mean errors of models and oracles after it (Section 5.4).
 
-    The curves are measured on the validation tasks; the numbers are the means of the evaluation, over more tasks.
+    The curves are measured on the validation tasks. The numbers, and the dots at their heights, are the means of the
+    evaluation, over more and other tasks.
     """
     found = drawing.required(chosen(results, "kabsch"), "Figure 10 needs results of intention/kabsch")
     first = next(iter(found.values()))
     figure, ((axis,),) = drawing.new_figure(1, 1, width=6.4, height=3.9)
     labels = _draw_errors(axis, found)
     axis.set_xlim(0, first.content["steps"])
+    for mean, _, shade in labels:
+        axis.plot(first.content["steps"], mean or math.nan, "o", color=shade, markersize=4, clip_on=False, zorder=5)
     _write_beside(axis, labels)
+    validated = first.config["evaluation"]["validation_batches"] * first.config["train"]["batch_size"]
     noise = first.config["task"]["noise_std"]
-    axis.set_title(
-        f"Generalised Kabsch, preset {first.preset}, {first.config['task']['pairs']} pairs with noise {noise:g}\n"
-        f"curves: validation; numbers: mean of {first.metrics['trained/mse']['n']} evaluation tasks",
+    task = f"{first.config['task']['pairs']} pairs with noise {noise:g}"
+    measured = f"dots and numbers: mean of {first.metrics['trained/mse']['n']} other tasks"
+    figure.suptitle(
+        f"Generalised Kabsch, {drawing.EFFORTS[first.preset]}, {task}\n"
+        f"curves: {validated} validation tasks; {measured}",
         fontsize=9,
     )
     rows = [
@@ -70,7 +76,7 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(found))):
         _frame(axis, points)
     drawing.hide_after(3 + len(found), axes)
-    figure.suptitle(f"From {len(pairs[0])} pairs to a whole map (preset {result.preset})", fontsize=10)
+    figure.suptitle(f"From {len(pairs[0])} pairs to a whole map ({drawing.EFFORTS[result.preset]})", fontsize=10)
     return drawing.save(figure, folder / "figure11.png", ["model", "mse_of_the_cloud"], errors.items())
 
 
@@ -80,7 +86,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     model, arrays = model_of(result), result.examples
     figure, ((errors, *clouds),) = drawing.new_figure(1, 3, width=2.9, height=3.0)
     _draw_errors(errors, {model: result})
-    errors.set_title(f"{model_name(result)}, preset {result.preset}")
+    errors.set_title(f"{model_name(result)}, {drawing.EFFORTS[result.preset]}")
     errors.legend(fontsize=7)
     shown = _turned_furthest(arrays)
     images = {"truth": arrays["target"][shown], "prediction": arrays["trained/prediction"][shown]}
@@ -118,7 +124,7 @@ def _write_beside(axis: Axes, labels: Sequence[Label]) -> None:
     labels = [(math.inf if mean is None else mean, f"{short(mean)}  {name}", shade) for mean, name, shade in labels]
     for mean, text, shade in sorted(labels, reverse=True):
         place = min((np.log10(mean) - low) / room, place - gap)
-        axis.text(1.015, place, text, transform=axis.transAxes, color=shade, fontsize=8, va="center")
+        axis.text(1.03, place, text, transform=axis.transAxes, color=shade, fontsize=8, va="center")
 
 
 def _draw_cloud(axis: Axes, cloud: np.ndarray, where: np.ndarray, title: str) -> None:

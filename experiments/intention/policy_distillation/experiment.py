@@ -14,19 +14,9 @@ from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.regression.experiment import regression
 from experiments.regression.measures import predictor
 from experiments.tasks.policy_distillation import PolicyDistillation
-from kvq_jax.models import MODELS, TARGET_REGRESSORS, Regressor
+from kvq_jax.models import MODELS, TARGET_REGRESSORS, AtOnce
 
 SECTIONS = ("task", "model")
-
-
-class AtOnce(Regressor):
-    """A network from places [..., N, 2] and distances [..., N, 1] to t [..., 2], called as a few-shot regressor."""
-
-    network: nn.Module
-
-    def __call__(self, context, target_x, target_mask=None, *, key=None):
-        """Context [..., N, 3] -> [..., N, 1], and queries, which the network does not see -> [..., 2, 1]."""
-        return self.network(context.x[..., :2], context.y, context.mask)[..., None]
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

@@ -39,7 +39,7 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     axes[0][0].set_ylabel("all", fontsize=9)
     axes[1][0].set_ylabel(f"target ± {_ZOOM}", fontsize=9)
     _legend(figure, found)
-    figure.suptitle(f"Where is the target? (preset {next(iter(found.values())).preset})", fontsize=10)
+    figure.suptitle(f"Where is the target? ({drawing.EFFORTS[next(iter(found.values())).preset]})", fontsize=10)
     rows = [
         (model, number, *coordinates)
         for model, arrays in examples.items()
@@ -78,7 +78,7 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     axis.set_ylabel("squared error of a coordinate")
     exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
-        f"Policy distillation, preset {first.preset}: "
+        f"Policy distillation, {drawing.EFFORTS[first.preset]}: "
         f"median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
         f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}",
         fontsize=9,
@@ -101,7 +101,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     axis = axes[0][2]
     drawing.draw_against(axis, arrays["target"], arrays["trained/prediction"], color=colour(model), markersize=2)
     axis.set(xlabel="true coordinate", ylabel="predicted", aspect="equal")
-    figure.suptitle(f"{model_name(result)}, preset {result.preset}", fontsize=10)
+    figure.suptitle(f"{model_name(result)}, {drawing.EFFORTS[result.preset]}", fontsize=10)
     return drawing.save(figure, folder / "figure.png")
 
 

@@ -59,4 +59,4 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
-    return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA)
+    return Experiment(init, task.sample, loss, evaluate, examples, NO_DATA, model=model)

@@ -37,7 +37,7 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     axes[0][0].set_ylabel("smallest size s that reaches it")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8)
-    figure.suptitle(f"Size that least squares takes (preset {preset}; open: not reached)", fontsize=9.5)
+    figure.suptitle(f"Size that least squares takes ({drawing.EFFORTS[preset]}; open: not reached)", fontsize=9.5)
     smallest = {
         which: [smallest_size(of, threshold, statistic) for statistic in STATISTICS] for which, of in found.items()
     }
@@ -59,7 +59,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     figure, ((axis,),) = drawing.new_figure(1, 1, width=3.6, height=3.6)
     drawing.draw_against(axis, arrays["weights"], arrays["trained/prediction"], color=colour(model), markersize=4)
     axis.set(xlabel="true weight", ylabel="predicted weight", aspect="equal")
-    title = f"{label(model)}, d = {dimension(result)}, size {size(result)}, preset {result.preset}"
+    title = f"{label(model)}, d = {dimension(result)}, size {size(result)}, {drawing.EFFORTS[result.preset]}"
     axis.set_title(title, fontsize=8)
     return drawing.save(figure, folder / "figure.png")
 

@@ -36,10 +36,17 @@ def _draw(result: Result, folder: Path, name: str) -> Path:
         axis.plot(arrays["grid"], prediction, color=drawing.RED)
         values, marker = (arrays["sign"], "s") if labels else (arrays["y"], "o")
         axis.plot(arrays["x"], values, marker, color=drawing.INK, markersize=4)
-        axis.set(title=op, ylim=(-2.2, 2.2))
+        axis.set_title(op.replace("_", " "), fontsize=9)
         rows += [(op, float(at), float(value)) for at, value in zip(arrays["grid"], prediction)]
     drawing.hide_after(len(ops), axes)
-    figure.suptitle("One context, every operator of KVQ space (untrained; squares: the context as labels)")
+    for line in axes:
+        line[0].set_ylabel("value")
+    for axis in (axis for line in zip(*axes) for axis in [[axis for axis in line if axis.get_visible()][-1]]):
+        axis.set_xlabel("query")
+    dots = dict(color=drawing.INK, linestyle="", markersize=4)
+    looks = [dict(marker="o", label="context", **dots), dict(marker="s", label="the context as labels", **dots)]
+    drawing.legend_below(figure, [dict(color=drawing.RED, label="prediction"), *looks])
+    figure.suptitle("One context, every operator of KVQ space, untrained")
     return drawing.save(figure, folder / f"{name}.png", ["op", "x", "prediction"], rows)
 
 

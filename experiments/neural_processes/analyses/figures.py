@@ -18,6 +18,8 @@ from kvq_jax.models import MODELS
 CONFIGS = tables.CONFIGS
 _BAND = 2  # standard deviations on each side
 _COLOURS = {"rbf": drawing.RED, "matern": drawing.BLUE}
+_LIKELIHOOD = "log-likelihood per target"
+_LOOKS = (dict(linestyle=":", label="posterior of the true kernel"),)  # of lines beside those of the kernels
 _PLACE = {9: 0, 10: 1}  # number of a figure -> index in curves.PLACES
 _COLUMNS = ["panel", "kernel", "size", "log_likelihood", "sem_of_gap", "oracle", "milliseconds"]
 
@@ -30,7 +32,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     figure, axes = drawing.new_figure(len(curves.PLACES), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     for place, label in enumerate(curves.PLACES):
         _draw_curves(axes[place], result.examples, place, label)
-    _explain(figure, axes, f"{title(result)} (preset {result.preset})")
+    _explain(figure, axes, f"{title(result)} ({drawing.EFFORTS[result.preset]})")
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -51,10 +53,11 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
         rows += _draw_likelihoods(middle, "block size", dict.fromkeys(sizes, blocks), "joint", suffix="@{}")
         rows += _draw_levels(middle, sizes, without) if without else []
     rows += _draw_likelihoods(right, "both", tables.curve(own, "latents", "block_latents"), "marginal")
-    left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time")
-    middle.set(xlabel="block size", title="CMANP-AND")
-    right.set(xlabel="latents, $|L_I| = |L_B|$", title="CMANP")
-    return _saved(figure, (left, middle, right), own, rows, folder / "figure4.png")
+    left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time", ylim=(0, None))
+    middle.set(xlabel="block size", ylabel=_LIKELIHOOD, title="CMANP-AND, likelihood")
+    right.set(xlabel="latents, $|L_I| = |L_B|$", ylabel=_LIKELIHOOD, title="CMANP, likelihood")
+    looks = [dict(linestyle="--", label="CMANP, as many steps"), *_LOOKS]
+    return _saved(figure, (left, middle, right), own, rows, folder / "figure4.png", looks)
 
 
 def figure6(results: Sequence[Result], folder: Path) -> Path:
@@ -66,7 +69,8 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
     for axis, (varied, label) in zip(axes, panels.items()):
         rows += _draw_likelihoods(axis, varied, tables.curve(own, varied), "marginal")
         axis.set_xlabel(label)
-    return _saved(figure, axes, own, rows, folder / "figure6.png")
+    axes[0].set_ylabel(_LIKELIHOOD)
+    return _saved(figure, axes, own, rows, folder / "figure6.png", _LOOKS)
 
 
 def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
@@ -79,7 +83,7 @@ def all_curves(results: Sequence[Result], folder: Path, number: int) -> Path:
     for line, (model, result) in zip(axes, cells.items()):
         rows += _draw_curves(line, result.examples, place, MODELS[model].label)
     preset = next(iter(cells.values())).preset
-    _explain(figure, axes, f"Context in {curves.PLACES[place]} of training (preset {preset})")
+    _explain(figure, axes, f"Context in {curves.PLACES[place]} of training ({drawing.EFFORTS[preset]})")
     columns = ["model", "function", "x", "truth", "mean", "std"]
     return drawing.save(figure, folder / f"figure{number}.png", columns, rows)
 
@@ -116,9 +120,8 @@ def _draw_likelihoods(axis: Axes, panel: str, of_size: Mapping[int, Result], kin
         # None, which is not finite, becomes NaN
         means, errors, oracles = np.array(drawn, float).reshape(-1, 3).T.tolist()
         axis.errorbar(list(of_size), means, yerr=errors, fmt="o-", color=colour, markersize=4, label=KERNELS[kernel])
-        axis.plot(list(of_size), oracles, ":", color=colour, linewidth=1.0, label=f"{KERNELS[kernel]}, oracle")
+        axis.plot(list(of_size), oracles, ":", color=colour, linewidth=1.2)
         rows += [(panel, kernel, *numbers, "") for numbers in zip(of_size, means, errors, oracles)]
-    axis.set_ylabel("log-likelihood per target")
     return rows
 
 
@@ -127,24 +130,27 @@ def _draw_levels(axis: Axes, sizes: Sequence[int], result: Result) -> Rows:
     rows = []
     for kernel, colour in _COLOURS.items():
         found, gap = (result.metrics[f"trained/{kernel}/{name}"] for name in ("target", "gap_marginal"))
-        levels, label = [found["mean"]] * len(sizes), f"{KERNELS[kernel]}, CMANP"
-        axis.plot(sizes, levels, "--", color=colour, linewidth=1.2, label=label)
+        axis.plot(sizes, [found["mean"]] * len(sizes), "--", color=colour, linewidth=1.2)
         rows.append(("no blocks", kernel, "", found["mean"], gap["sem"], "", ""))
     return rows
 
 
-def _saved(figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows: Rows, path: Path) -> Path:
+def _saved(
+    figure: Figure, axes: Sequence[Axes], results: Sequence[Result], rows: Rows, path: Path, looks: Sequence[dict]
+) -> Path:
+    """Saves the figure with plain sizes at its axes; the legend has the kernels and, in grey, the looks of lines."""
     for axis in axes:
         sizes = sorted({float(x) for line in axis.get_lines() for x in line.get_xdata()})
         if sizes:
             axis.set_xscale("log")
-            axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
-            axis.minorticks_off()
+            drawing.plain_ticks(axis.xaxis, sizes)
         else:
             axis.text(0.5, 0.5, "no results", transform=axis.transAxes, ha="center", color=drawing.GREY)
-    handles = dict(reversed(pair) for axis in axes for pair in zip(*axis.get_legend_handles_labels()))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8)
-    figure.suptitle(f"Sizes of CMANP on 1-D functions (preset {results[0].preset})", fontsize=9.5)
+    kernels = [
+        dict(color=colour, marker="o", markersize=4, label=KERNELS[kernel]) for kernel, colour in _COLOURS.items()
+    ]
+    drawing.legend_below(figure, [*kernels, *(dict(color=drawing.GREY, **look) for look in looks)])
+    figure.suptitle(f"Sizes of CMANP on 1-D functions ({drawing.EFFORTS[results[0].preset]})", fontsize=9.5)
     return drawing.save(figure, path, _COLUMNS, rows)
 
 
@@ -154,21 +160,22 @@ def _draw_curves(axes: Sequence[Axes], arrays: Mapping[str, np.ndarray], place: 
     for index, (axis, function) in enumerate(zip(axes, curves.FUNCTIONS)):
         x, truth, (mean, std) = arrays["x"], arrays["truth"][index], arrays["trained/prediction"][place, index]
         seen = (arrays[f"context_{of}"][place, index] for of in "xy")
-        band = (mean - _BAND * std, mean + _BAND * std)
+        height = np.ptp(truth)  # a band further from the function than this is cut
+        band = np.clip((mean - _BAND * std, mean + _BAND * std), truth.min() - height, truth.max() + height)
         axis.fill_between(x, *band, color=drawing.RED, alpha=0.2, linewidth=0, label=f"± {_BAND} std")
         axis.plot(x, mean, color=drawing.RED, linewidth=1.4, label="prediction")
-        axis.plot(x, truth, "--", color=drawing.INK, linewidth=1.0, label="function")
+        axis.plot(x, truth, "--", color=drawing.INK, linewidth=1.0, label="true function")
         axis.plot(*seen, "o", color=drawing.INK, markersize=3.5, label="context")
-        margin = 0.5 * np.ptp(truth)
-        axis.set_ylim(truth.min() - margin, truth.max() + margin)
         rows += [(label, function.name, *map(float, numbers)) for numbers in zip(x, truth, mean, std)]
-    axes[0].set_ylabel(label)
+    axes[0].set_ylabel(f"{label}\ny")
     return rows
 
 
 def _explain(figure: Figure, axes: Sequence[Sequence[Axes]], heading: str) -> None:
     for axis, function in zip(axes[0], curves.FUNCTIONS):
         axis.set_title(function.name, fontsize=9)
+    for axis in axes[-1]:
+        axis.set_xlabel("x")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=8)
     figure.suptitle(heading, fontsize=9.5)

@@ -14,6 +14,7 @@ CONFIGS = tables.CONFIGS
 _LABELS = {"memory": "temporary memory, MiB", "time": "milliseconds"}
 _COLUMNS = ["panel", "model", "what", "points", "MiB or ms", "device peak, MiB"]
 _PALETTE = (drawing.AMBER, drawing.VIOLET, drawing.BLUE, drawing.RED, drawing.GREEN, drawing.GREY, drawing.INK)
+_MARKERS = "os^Dv"  # of lines that lie on each other
 
 
 class Panel(NamedTuple):
@@ -66,15 +67,22 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
                 how = f", {names[0]}" if index else ""
                 found = {size: _largest(run, names, model, size) for size in section["sizes"]}
                 known = {size: value for size, value in found.items() if value is not None}
-                look = dict(color=colours[model], markersize=3, label=MODELS[model].label + how)
-                axis.plot(list(known), list(known.values()), "o--" if index else "o-", **look)
+                look = dict(color=colours[model], markersize=4, label=MODELS[model].label + how)
+                look |= dict(
+                    marker=_MARKERS[tables.models_of(run).index(model) % len(_MARKERS)],
+                    linestyle="--" if index else "-",
+                )
+                axis.plot(list(known), list(known.values()), **look)
                 for size, value in known.items():
                     peak = run.metrics.get(f"device_peak/{names[-1]}/{model}@{size}")  # not every device has one
                     mebibytes = peak["mean"] * tables.SCALES["memory"] if peak else ""
                     rows.append((title, model + how, section["quantity"], size, value, mebibytes))
             axis.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=_LABELS[section["quantity"]], title=title)
+        drawing.plain_ticks(axis.xaxis, section["sizes"])
+        drawing.plain_ticks(axis.yaxis)
         axis.legend(fontsize=8)
-    figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
+    if any(run.config["series"][panel.lines[0][0]]["quantity"] == "memory" for panel in panels):
+        figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
     return drawing.save(figure, path, _COLUMNS, rows)
 
 

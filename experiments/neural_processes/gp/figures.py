@@ -40,7 +40,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
             if row == 0:
                 axes[row][column].set_title(f"{count} context points")
         axes[row][0].set_ylabel(f"{KERNELS[kernel]}, y")
-    figure.suptitle(f"{title(result)} (preset {result.preset})")
+    figure.suptitle(f"{title(result)} ({drawing.EFFORTS[result.preset]})")
     _explain(figure, axes)
     return drawing.save(figure, folder / "figure.png")
 
@@ -75,7 +75,7 @@ def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: P
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} (preset {result.preset})")
+    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} ({drawing.EFFORTS[result.preset]})")
     _explain(figure, axes)
     columns = ["model", "x", "mean", "std", "oracle_mean", "oracle_std"]
     return drawing.save(figure, path, columns, rows)
@@ -108,7 +108,7 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     handles.append(Line2D([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     preset = next(iter(cells.values())).preset
-    figure.suptitle(f"1-D meta-regression (preset {preset}); below {_LEAST} not shown")
+    figure.suptitle(f"1-D meta-regression ({drawing.EFFORTS[preset]}); below {_LEAST} not shown")
     columns = ["kernel", "model", "likelihood"]
     columns += [f"{std} std{error}" for std in _MARKS for error in ("", ", sem")] + ["paper", "oracle"]
     return drawing.save(figure, folder / "gp_likelihoods.png", columns, rows)

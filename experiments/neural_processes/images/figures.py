@@ -66,7 +66,9 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
     handles = [Line2D([], [], **look) for look in looks.values()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3 * len(places), fontsize=7)
     preset = next(iter(cells.values())).preset
-    figure.suptitle(f"Likelihood by observed pixels (preset {preset}); broken: all targets jointly", fontsize=9.5)
+    figure.suptitle(
+        f"Likelihood by observed pixels ({drawing.EFFORTS[preset]}); broken: all targets jointly", fontsize=9.5
+    )
     return drawing.save(figure, folder / "figure7.png", ["data", "part", "model", "pixels", "likelihood", "sem"], rows)
 
 
@@ -139,7 +141,7 @@ def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
             rows[label] = [montage.marked(truth, *at), *montage.heat(maps)]
         most = max(map(len, rows.values())) - 1
         panels.append((rows, ["pixel", *(f"head {number + 1}" for number in range(most))]))
-    heading = f"Attention of ANP at one pixel (red), {_quoted(shown)} (preset {result.preset})"
+    heading = f"Attention of ANP at one pixel (red), {_quoted(shown)} ({drawing.EFFORTS[result.preset]})"
     heading += "\nto the largest weight of a map: from black to yellow, or, with negative weights, blue, white and red"
     return drawing.save(montage.panels(panels, heading, across=2), folder / f"{name}.png")
 
@@ -216,7 +218,7 @@ def _white(shown: Runs, name: str) -> float:
 
 def _heading(text: str, shown: Runs, white: float) -> str:
     preset = next(iter(shown.values())).preset
-    return f"{text} (preset {preset})\nstd: black is 0, white {white / 255:.2f} of the range of a value"
+    return f"{text} ({drawing.EFFORTS[preset]})\nstd: black is 0, white {white / 255:.2f} of the range of a value"
 
 
 def _quoted(shown: Runs) -> str:

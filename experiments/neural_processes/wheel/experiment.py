@@ -80,7 +80,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         shown = jax.tree.map(lambda leaf: leaf[: evaluation.example_seeds], test.wheel)
         return shown._asdict() | {"prediction": play(variables, shown, key)}
 
-    return Experiment(initialiser(model, task, data["train"]), task.sample, loss, evaluate, examples, data)
+    init = initialiser(model, task, data["train"])
+    return Experiment(init, task.sample, loss, evaluate, examples, data, model=model)
 
 
 def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:

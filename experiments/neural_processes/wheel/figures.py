@@ -33,5 +33,5 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
         below.set(xlabel="round")
     axes[1][0].set_ylabel("cumulative regret")
     name = MODELS[result.axes["model"]].label
-    figure.suptitle(f"{name}, preset {result.preset}: the arms pulled (grey: arm 0), and what they cost")
+    figure.suptitle(f"{name}, {drawing.EFFORTS[result.preset]}: the arms pulled (grey: arm 0), and what they cost")
     return drawing.save(figure, folder / "figure.png")

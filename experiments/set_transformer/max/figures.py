@@ -22,5 +22,5 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     means = [float(np.abs(prediction - truth)[size == number].mean()) for number in sizes]
     errors.plot(sizes, means, "o-", color=drawing.BLUE)
     errors.set(xlabel="elements of a set", ylabel="mean absolute error", ylim=(0, None))
-    figure.suptitle(f"{label(result)}, preset {result.preset}, {len(truth)} sets", fontsize=10)
+    figure.suptitle(f"{label(result)}, {drawing.EFFORTS[result.preset]}, {len(truth)} sets", fontsize=10)
     return drawing.save(figure, folder / "figure.png", ["elements", "mae"], zip(sizes.tolist(), means))

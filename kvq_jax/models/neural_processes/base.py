@@ -30,9 +30,9 @@ from typing import Any
 import jax
 from numpyro.distributions import Distribution
 
+from kvq_jax.models.doors import Guarded
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.points import Points
-from kvq_jax.nn.mixer import Block
 
 
 def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
@@ -42,7 +42,7 @@ def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
     return key
 
 
-class NeuralProcess(Block):
+class NeuralProcess(Guarded):
     """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
 
     Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore

@@ -6,6 +6,8 @@ Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
     mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
     joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
 
+All have a `stddev` beside numpyro's `mean` and `variance`.
+
 They validate their arguments where these are known. While a program is traced they are not, and numpyro, which can then
 raise nothing, would compile the parts of each check one by one.
 """
@@ -18,6 +20,7 @@ import numpyro.distributions as dist
 from numpyro.util import not_jax_tracer
 
 from kvq_jax.names import choose
+from kvq_jax.nn.predictions import FactorisedNormal, Mixture
 
 # Name -> (raw, floor) -> standard deviation. Published: softplus over 0.1 for CNP to BANP; for TNP to CMANP exp, or
 # softplus over 0.05 where it is bounded.
@@ -35,7 +38,8 @@ def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.
 
 def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Independent normals: mean and std [..., M, dy]."""
-    return dist.Normal(mean, std, validate_args=not_jax_tracer(mean)).to_event(1)
+    known = not_jax_tracer(mean)
+    return FactorisedNormal(dist.Normal(mean, std, validate_args=known), 1, validate_args=known)
 
 
 def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
@@ -43,7 +47,7 @@ def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
     known = not_jax_tracer(mean)
     weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=known)
-    return dist.MixtureSameFamily(weights, factorised(mean, std), validate_args=known)
+    return Mixture(weights, factorised(mean, std), validate_args=known)
 
 
 def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None) -> jax.Array:

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.harness import weights
+import kvq_jax
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
 from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
-from kvq_jax.models import MODELS, family
+from kvq_jax.models import family
 from tests import processes
 from tests.kvq_jax.models.neural_processes import golden
 from tests.kvq_jax.models.neural_processes.golden_outputs import OUTPUTS
@@ -79,8 +79,8 @@ def test_they_compute_what_the_published_ones_do(tmp_path, name):
     np.savez(tmp_path / "published.npz", **case.tensors)
     heads = {"num_heads": case.config["nhead"]} if "nhead" in case.config else {}
     made = import_weights(NAMES[case.kind], read_tensors(tmp_path / "published.npz"), heads)
-    weights.save(tmp_path / "ours", made.model, made.params)
-    model, variables = weights.load_model(tmp_path / "ours", MODELS)
+    kvq_jax.save(tmp_path / "ours", made.module, {"params": made.params})
+    model, variables = kvq_jax.load(tmp_path / "ours")
     outputs = jax.jit(functools.partial(model.apply, method=OUTPUTS[case.kind]))
     found = outputs(variables, jax.tree.map(jnp.asarray, case.inputs))
     for key in found.keys() & {"mean", "std", "scale_tril", "eval_tar_ll", "eval_all_mean", "eval_all_std"}:

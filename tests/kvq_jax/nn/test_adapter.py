@@ -1,15 +1,22 @@
-"""Any op inside flax.linen.MultiHeadDotProductAttention; softmax is Flax's own attention."""
+"""Any op inside the attention of flax.linen and flax.nnx; softmax is Flax's own attention."""
+
+import functools
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
+from flax import nnx
 
+from kvq_jax.models import CMANP, Points
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.ops import OPS
 from tests.kvq_jax.nn.drawing import draw, run, start
 from tests.kvq_jax.ops.reference import values
+from tests.processes import ROOT
 
 KEY = jax.random.key(0)
 H, D, M, N = 2, 4, 3, 5
@@ -116,3 +123,52 @@ def test_refusals():
         as_attention_fn(scaling="heads")
     with pytest.raises(ValueError, match="dropout_rng"):
         as_attention_fn()(X[:, :, None], X[:, :, None], X[:, :, None], dropout_rate=0.5, deterministic=False)
+
+
+# Attention of flax.nnx.
+
+
+def nnx_attention(attention_fn, **fields):
+    rngs = nnx.Rngs(0, dropout=1)
+    return nnx.MultiHeadAttention(H, 6, H * D, decode=False, rngs=rngs, attention_fn=attention_fn, **fields)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_softmax_is_the_attention_of_nnx(causal):
+    mask = np.broadcast_to(MASK[:, None, None, :M], (2, H, M, M))  # whole, which is_causal of nnx needs
+    call = dict(mask=mask, is_causal=causal, sow_weights=True)
+    mine, theirs = (nnx_attention(fn) for fn in (as_attention_fn(), nnx.dot_product_attention))
+    np.testing.assert_allclose(mine(X, **call), theirs(X, **call), atol=2e-6)
+    weights = [nnx.pop(module, nnx.Intermediate)["attention_weights"].get_value()[0] for module in (mine, theirs)]
+    np.testing.assert_allclose(*weights, atol=2e-6)
+    seen = np.broadcast_to(np.tri(M, dtype=bool) | (not causal), weights[0].shape)
+    assert np.all(weights[0][~seen] == 0) and np.any(weights[0][seen] != 0)
+    drops = [nnx_attention(fn, dropout_rate=0.4) for fn in (as_attention_fn(), nnx.dot_product_attention)]
+    np.testing.assert_allclose(*(module(X, deterministic=False) for module in drops), atol=2e-6)
+
+
+def test_attention_of_nnx_trains_on_intention():
+    """Gradient descent on what another draw of the module does lowers the error at every step."""
+    module, target = nnx_attention(as_attention_fn(dict(name="intention", alpha=1.0))), draw(2, M, 6, seed=5)
+    optimizer = nnx.Optimizer(module, optax.sgd(0.01), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(module, optimizer):
+        loss, gradient = nnx.value_and_grad(lambda module: jnp.mean((module(X) - target) ** 2))(module)
+        optimizer.update(module, gradient)
+        return loss
+
+    losses = [float(step(module, optimizer)) for _ in range(4)]
+    assert np.all(np.diff(losses) < 0) and np.isfinite(losses[-1])
+
+
+def test_the_readmes_lines_of_nnx_compute_what_linen_does():
+    """The block of README.md, with a smaller model; it follows the one that makes `context`."""
+    (block,) = re.findall(r"```python\n(from flax import nnx\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    sizes = dict(features=8, embed_depth=1, hidden=8, num_heads=2, num_layers=1, num_latents=2, num_block_latents=2)
+    names = {"CMANP": functools.partial(CMANP, **sizes), "context": Points(jnp.ones((4, 1)), jnp.ones((4, 1)))}
+    exec(block, names)
+    params = nnx.to_pure_dict(nnx.state(names["model"], nnx.Param))
+    expected = names["CMANP"]().apply({"params": params}, names["context"], names["context"].x)
+    np.testing.assert_allclose(names["model"](names["context"], names["context"].x).mean, expected.mean, rtol=1e-5)
+    assert names["attention"](draw(1, 3, 8)).shape == (1, 3, 8)

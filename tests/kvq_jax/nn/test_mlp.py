@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +43,7 @@ def test_several_inputs_are_one_concatenation():
     model = MLP((8, 5))
     variables = model.init(KEY, one, many)
     same = model.init(KEY, joined)
-    jax.tree.map(np.testing.assert_array_equal, variables, same)
+    chex.assert_trees_all_equal(variables, same)
     np.testing.assert_allclose(model.apply(variables, one, many), model.apply(variables, joined), atol=1e-6)
 
 

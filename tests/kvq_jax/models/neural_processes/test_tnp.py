@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_initialisation_is_pytorchs():
         return jax.jit(TNPD(num_layers=2, **fields).init)(KEY, Points(x, x), x)["params"]["encoder"].values()
 
     first, last = layers()
-    jax.tree.map(np.testing.assert_array_equal, first, last)  # deep copies of one layer
+    chex.assert_trees_all_equal(first, last)  # deep copies of one layer
     heads = first["heads"]
     for part, bound in [("query", 6 / 256), ("key", 6 / 256), ("value", 6 / 256), ("out", 1 / 64)]:
         assert (

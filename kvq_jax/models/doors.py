@@ -1,0 +1,93 @@
+"""What a model is given is looked at where it comes in: a mistake is one line that names the argument.
+
+Broadcasting would hide most of them. A model of one output would train on two as if they were one.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from kvq_jax.models.points import Points
+from kvq_jax.nn.mixer import Block
+
+# The methods that a user calls, and their arguments: points (inputs with outputs), or inputs alone.
+_DOORS = ("__call__", "loss", "loss_of_points", "log_likelihood", "remember", "update", "query")
+_POINTS, _INPUTS = ("context", "target", "points"), "target_x"
+
+
+class Guarded(Block):
+    """A model whose doors raise ValueError, one line, for arguments that do not fit it or each other.
+
+    Guarded are those methods of _DOORS that the class or a subclass defines, by the names of their arguments. Shapes
+    and types are looked at, never numbers: under `jit` it costs nothing.
+    """
+
+    def __init_subclass__(cls, **options):
+        for name in _DOORS:
+            if name in vars(cls):
+                setattr(cls, name, _guarded(vars(cls)[name]))
+        super().__init_subclass__(**options)
+
+
+def _guarded(method: Callable) -> Callable:
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def checked(self, *arguments, **options):
+        given = signature.bind(self, *arguments, **options).arguments
+        for complaint in _complaints(given, getattr(self, "dim_y", None)):
+            raise ValueError(complaint)
+        return method(self, *arguments, **options)
+
+    return checked
+
+
+def _complaints(given: dict[str, Any], dim_y: int | None) -> Iterator[str]:
+    """What is wrong with the arguments of a door, by their names."""
+    points = {name: given[name] for name in _POINTS if name in given}
+    for name, value in points.items():
+        if not isinstance(value, Points):
+            yield f"{name} is a {type(value).__name__}: expected kvq_jax.models.Points(x, y) or Points(x, y, mask)"
+        yield from _of_array(f"{name}.x", value.x)
+        yield from _of_array(f"{name}.y", value.y)
+        yield from _of_points(name, value)
+        if dim_y is not None and value.y.shape[-1] != dim_y:
+            yield f"{name}.y has {value.y.shape[-1]} outputs, the model dim_y={dim_y}: {name}.y {value.y.shape}"
+    inputs = {f"{name}.x": value.x for name, value in points.items()}
+    if _INPUTS in given:
+        yield from _of_array(_INPUTS, given[_INPUTS])
+        inputs[_INPUTS] = given[_INPUTS]
+    yield from _of_pairs(inputs, "more than the number of points", lambda x: (x.shape[:-2], x.shape[-1]))
+    outputs = {f"{name}.y": value.y for name, value in points.items()}
+    yield from _of_pairs(outputs, "the number of outputs", lambda y: y.shape[-1])
+
+
+def _of_array(name: str, value: Any) -> Iterator[str]:
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        yield f"{name} is a {type(value).__name__}: expected an array [..., points, features]"
+    if len(value.shape) < 2:
+        hint = f"; for points of one feature {name}[:, None]" if len(value.shape) == 1 else ""
+        yield f"{name} has shape {value.shape}: expected [..., points, features]{hint}"
+
+
+def _of_points(name: str, points: Points) -> Iterator[str]:
+    x, y, mask = points
+    shapes = f"{name}.x {x.shape}, {name}.y {y.shape}"
+    if x.shape[:-1] != y.shape[:-1]:
+        yield f"{name}.x and {name}.y differ before their last dimension: {shapes}"
+    if mask is None:
+        return
+    if not hasattr(mask, "shape") or not jnp.issubdtype(mask.dtype, jnp.bool_):
+        yield f"{name}.mask is boolean (True = there), not {getattr(mask, 'dtype', type(mask).__name__)}"
+    if mask.shape != x.shape[:-1]:
+        yield f"{name}.mask {mask.shape} is not {name}.x without its last dimension: {shapes}"
+
+
+def _of_pairs(arrays: dict[str, jax.Array], what: str, key: Callable[[jax.Array], Any]) -> Iterator[str]:
+    if len(set(map(key, arrays.values()))) > 1:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        yield f"{' and '.join(arrays)} differ in {what}: {shapes}"
