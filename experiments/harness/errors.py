@@ -11,6 +11,12 @@ class ConfigError(UserError):
     """A config key, value or section that is unknown, missing, mistyped or out of range."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error; the name of its class where it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 class Diverged(Exception):
     """A loss stopped being finite. The last good checkpoint is still there."""
 

@@ -26,6 +26,7 @@ from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
+from kvq_jax.domains import Count, Seed
 
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
@@ -49,8 +50,8 @@ class Options:
 class EvaluationSettings:
     """The part of the config's `evaluation` section that every experiment shares."""
 
-    seed: int  # fixes the evaluation tasks: the same for every model of a table
-    validation_batches: int
+    seed: Seed  # fixes the evaluation tasks: the same for every model of a table
+    validation_batches: Count
     untrained: bool  # evaluate the initial parameters too
 
 

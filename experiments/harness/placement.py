@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import multihost
 
@@ -135,6 +136,13 @@ def on_cores(cores: set[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def on_host(array: jax.Array) -> np.ndarray:
+    """The whole of an array that may be spread over hosts: all of them must ask for it."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    return multihost_utils.process_allgather(array, tiled=True)
 
 
 def is_writer() -> bool:

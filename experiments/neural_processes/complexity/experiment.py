@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.evaluation import Summary, single
 from experiments.neural_processes.complexity import programs
+from kvq_jax.domains import Count, NotNegative
 from kvq_jax.models import family
 
 SECTIONS = ("models", "series", "measurement")
@@ -28,13 +29,9 @@ _QUANTITIES = {
 class Measurement:
     """The config's `measurement` section."""
 
-    chunk: int  # points that a state of constant size takes at once
-    turns: int  # of a timing, which is their median
-    budget_s: float  # seconds to spend on a timing
-
-    def __post_init__(self):
-        if self.chunk < 1 or self.turns < 1:
-            raise ValueError(f"chunk and turns must be at least 1, got {self.chunk} and {self.turns}")
+    chunk: Count  # points that a state of constant size takes at once
+    turns: Count  # of a timing, which is their median
+    budget_s: NotNegative  # seconds to spend on a timing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +41,9 @@ class Series:
     quantity: str  # memory or time
     phase: str  # a name of programs.PHASES
     vary: str  # what a size is: 'context' points, other 'points' (targets, new points), or a field of the models
-    sizes: tuple
-    fixed: int  # context points and other points where they do not vary
-    models: tuple  # names in the config's `models`
+    sizes: tuple[Count, ...]
+    fixed: Count  # context points and other points where they do not vary
+    models: tuple[str, ...]  # names in the config's `models`
 
     def __post_init__(self):
         settings.choose(_QUANTITIES, self.quantity, "quantity")
