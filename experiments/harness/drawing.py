@@ -1,6 +1,7 @@
 """What the figures share: one style, and saving, with the numbers beside every picture."""
 
 import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.harness.errors import UserError
+from experiments.harness.run_directory import moved_into, write_text
 
 INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 RED, BLUE, GREEN, AMBER, VIOLET = "#c8372d", "#2f6db5", "#3d9150", "#d99013", "#8a5fb0"
@@ -77,7 +79,9 @@ def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable
     """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if columns:
-        with path.with_suffix(".csv").open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
-    figure.savefig(path)
+        numbers = io.StringIO()
+        csv.writer(numbers, lineterminator="\n").writerows([columns, *rows])
+        write_text(path.with_suffix(".csv"), numbers.getvalue())
+    with moved_into(path) as file:
+        figure.savefig(file, format=path.suffix[1:])
     return path

@@ -21,7 +21,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import multihost
 
-from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.errors import ConfigError, UserError, first_line
 from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
@@ -96,10 +96,21 @@ def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: in
 
 
 def initialize_hosts() -> None:
-    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID)."""
+    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID).
+
+    Raises UserError where one of the three is missing or no number, and where JAX has no device to run on.
+    """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
-        jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
+        numbers = {name: os.environ.get(name, "") for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")}
+        for name, number in numbers.items():
+            if not number.isdecimal():
+                raise UserError(f"{name}: with JAX_COORDINATOR_ADDRESS expected a number, got {number!r}")
+        jax.distributed.initialize(address, *map(int, numbers.values()))
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise UserError(f"JAX_PLATFORMS: {first_line(error)}") from error
 
 
 def wait_for_all(moment: str) -> None:

@@ -4,6 +4,7 @@ A folder belongs to one config. Files are written under a temporary name and the
 either the old file or the new one.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -11,18 +12,19 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from experiments.harness.errors import UserError
+from experiments.harness.errors import Diverged, UserError
 
 AFRESH = "--restart begins afresh and keeps the old folder"
-_METRICS = "metrics.jsonl"
-_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz"}
+_METRICS, _ERROR = "metrics.jsonl", "error.txt"
+_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR}
 _UNFINISHED = ".part"  # ends the names of files that are being written
 
 
@@ -59,8 +61,8 @@ class RunDirectory:
             check_ownership(path, config)
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
-            for left in filter(_is_unfinished, path.iterdir()):  # by a process that was killed while it wrote
-                left.unlink()
+            for left in (path / _ERROR, *filter(_is_unfinished, path.iterdir())):  # by a process that was killed
+                left.unlink(missing_ok=True)
             write_text(path / "config.json", config_json(config))
         except OSError as error:
             raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
@@ -69,6 +71,19 @@ class RunDirectory:
         """Removes the folder of a run that could not begin."""
         self._lock.close()
         shutil.rmtree(self.path)
+
+    @contextlib.contextmanager
+    def errors_kept(self) -> Iterator[None]:
+        """Leaves the traceback of an error that nobody foresaw in error.txt, and the place of it in its notes."""
+        try:
+            yield
+        except (UserError, Diverged):
+            raise
+        except Exception as error:
+            with contextlib.suppress(OSError):  # a full disk
+                write_text(self.path / _ERROR, traceback.format_exc())
+                error.add_note(f"the traceback is in {self.path / _ERROR}")
+            raise
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""

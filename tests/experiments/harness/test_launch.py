@@ -56,6 +56,10 @@ def test_a_finished_measurement_is_left_alone_and_restart_keeps_the_old_folder(c
     run(config, tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()
     shown = []
+    run(config, tmp_path / "run", lambda *given: shown.append(given))
+    assert len(shown) == 1  # there was no picture: the run may have been killed before it
+    (tmp_path / "run" / "figure.png").write_bytes(b"")
+    shown.clear()
     again, told = run(config, tmp_path / "run", lambda *given: shown.append(given))
     assert "already finished" in told and (tmp_path / "run" / "result.json").read_bytes() == before and not shown
     run(config, tmp_path / "run", restart=True)

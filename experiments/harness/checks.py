@@ -1,0 +1,38 @@
+"""What is checked of a run before its folder is opened: every program of it is traced.
+
+A trace takes the shapes of arrays and computes nothing. JAX keeps it, so that what is traced here is not traced again
+when the run compiles it: the checks of training, validation and pictures, and of an evaluation of one size, only come
+earlier. Not so the evaluation of an experiment with size classes: its trace takes as long as the rest of the start, and
+is made where the run comes to it.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from experiments.harness.errors import ConfigError, first_line
+from experiments.harness.experiment import Experiment, PyTree
+from experiments.harness.step import Program
+
+
+def check_programs(program: Program, experiment: Experiment, seeds: np.ndarray, data: Mapping[str, PyTree]) -> None:
+    """Raises ConfigError where a program of the run cannot be made; `data` are those of the splits, on the device."""
+    state = _traced("config.model", program.init, seeds)
+    _traced("the training", program.chunk, state, data["train"])
+    _traced("the validation", program.validate, state, data["validation"])
+    _traced("the examples", program.examples, state, data["test"])
+    if experiment.sizes is None:
+        _traced("the evaluation", program.evaluate, state, data["test"])
+
+
+def _traced(what: str, program, *arguments) -> PyTree:
+    """The shapes of what a program returns."""
+    try:
+        return program.eval_shape(*arguments)
+    except Exception as error:  # of the model, the task, Flax or JAX: what cannot be traced, cannot be run
+        message = f"{what}: {first_line(error)}" if what.startswith("config.") else f"config: {what}: {_told(error)}"
+        raise ConfigError(message) from error
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
