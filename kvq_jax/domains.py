@@ -46,6 +46,7 @@ class _Range:
 
 Count = Annotated[int, Within(1)]
 Natural = Annotated[int, Within(0)]
+Depth = Annotated[int, Within(0, 256)]  # layers, or steps, that are traced one by one
 Seed = Annotated[int, Within(0, 2**32 - 1)]  # what a key of JAX takes
 Positive = Annotated[float, Within(0, above=True)]
 NotNegative = Annotated[float, Within(0)]

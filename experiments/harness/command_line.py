@@ -105,9 +105,13 @@ def parse_flags(argv: list[str]) -> None:
         rest = flags.FLAGS(argv)
     except flags.UnrecognizedFlagError as error:
         raise UserError(unknown("flag", f"--{error.flagname}", (f"--{name}" for name in flags.FLAGS))) from error
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        told = error.args[0] if isinstance(error, KeyError) and error.args else error  # without its quotes
-        raise ConfigError(f"config: {told}") from error
+    except KeyError as error:
+        told: object = error
+        while isinstance(told, KeyError) and told.args:  # each wraps its message in quotes
+            told = told.args[0]
+        raise ConfigError(f"config: unknown key {told}") from error
+    except (flags.Error, AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"config: {error}") from error
     if len(rest) > 1:
         raise UserError(f"unexpected argument {rest[1]!r}")
 

@@ -181,16 +181,11 @@ def _training(
 
 
 def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunDirectory | None, Console], Outcome]:
-    """What measure() of an experiment finds, in the form of a run of no steps. A UserError leaves no folder."""
+    """What measure() of an experiment finds, in the form of a run of no steps."""
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
         started = time.monotonic()
-        try:
-            metrics, examples, facts = module.measure(config)
-        except UserError:
-            if directory:
-                directory.discard()
-            raise
+        metrics, examples, facts = module.measure(config)
         untrained = {"steps": 0, "seeds": [], "best_step": None, "validation_losses": [], "parameter_count": 0}
         timed = {"steps_per_second": 0.0, "wall_time_s": time.monotonic() - started}
         return {"metrics": metrics, "facts": facts} | untrained | timed, examples

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from experiments.harness.checkpoints import Checkpoints, Record
+from experiments.harness.checks import check_memory
 from experiments.harness.errors import Diverged
 from experiments.harness.experiment import PyTree
 from experiments.harness.placement import Placement, wait_for_all
@@ -69,7 +70,7 @@ def train(
 
     Raises:
       Diverged: a loss is not finite. The checkpoint before it is kept.
-      UserError: there are checkpoints, but none that is whole.
+      UserError: there are checkpoints, but none that is whole; or a step takes more memory than there is.
     """
     latest, best = (Checkpoints(checkpoints / name) for name in ("latest", "best"))
     say = functools.partial(reporter_options["console"].print, soft_wrap=True, highlight=False)
@@ -84,6 +85,7 @@ def train(
     with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
         if step < settings.steps:
             chunk = program.chunk.lower(state, data["train"]).compile()
+            check_memory(chunk)
             wait_for_all("compiled")
             clock.begin()
         while step < settings.steps:

@@ -156,6 +156,12 @@ def on_host(array: jax.Array) -> np.ndarray:
     return multihost_utils.process_allgather(array, tiled=True)
 
 
+def memory_bytes() -> int:
+    """The memory of a device; on a CPU that of the machine."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] if "bytes_limit" in stats else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def is_writer() -> bool:
     """True in the one process that writes files."""
     return jax.process_index() == 0

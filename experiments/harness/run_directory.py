@@ -53,12 +53,14 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: ConfigDict, restart: bool = False):
         self.path = path
+        self._begun = False  # whether there was a run before this process
         try:
             if restart and path.exists():
                 check_ownership(path, None)
                 with _locked(path):  # a run that goes on keeps its folder
                     path.rename(_unused(path))
             check_ownership(path, config)
+            self._begun = (path / "config.json").exists()
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
             for left in (path / _ERROR, *filter(_is_unfinished, path.iterdir())):  # by a process that was killed
@@ -67,17 +69,20 @@ class RunDirectory:
         except OSError as error:
             raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
 
-    def discard(self) -> None:
-        """Removes the folder of a run that could not begin."""
-        self._lock.close()
-        shutil.rmtree(self.path)
-
     @contextlib.contextmanager
     def errors_kept(self) -> Iterator[None]:
-        """Leaves the traceback of an error that nobody foresaw in error.txt, and the place of it in its notes."""
+        """Within it, an error that nobody foresaw leaves its traceback in error.txt, and says so in its notes.
+
+        Bad input that shows only here, as in a measurement, removes the folder that this process made.
+        """
         try:
             yield
-        except (UserError, Diverged):
+        except UserError:
+            if not self._begun:
+                self._lock.close()
+                shutil.rmtree(self.path)
+            raise
+        except Diverged:
             raise
         except Exception as error:
             with contextlib.suppress(OSError):  # a full disk

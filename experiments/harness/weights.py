@@ -7,7 +7,6 @@ python -m experiments.run --config ... --weights DIR                  # evaluate
 import dataclasses
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from experiments.harness import settings
-from experiments.harness.errors import UserError
+from experiments.harness.errors import UserError, first_line
 from experiments.harness.experiment import PyTree
-from experiments.harness.run_directory import write_text
+from experiments.harness.run_directory import moved_into, write_text
+from experiments.harness.tensor_files import read_tensors
 
 _MODEL, _PARAMETERS = "model.json", "parameters.npz"
 
@@ -38,8 +38,9 @@ def save(folder: Path, model: Mapping[str, Any], params: PyTree) -> None:
     """Writes a model's config section and parameters into `folder`, made if needed. Raises UserError if it cannot."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with moved_into(folder / _PARAMETERS) as file:
+            np.savez(file, **_flat(params))
         write_text(folder / _MODEL, json.dumps(model, indent=2) + "\n")
-        np.savez(folder / _PARAMETERS, **_flat(params))
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}") from error
 
@@ -47,11 +48,11 @@ def save(folder: Path, model: Mapping[str, Any], params: PyTree) -> None:
 def load(folder: Path) -> Weights:
     """What `save` wrote. Raises UserError where it is missing or damaged."""
     try:
-        model = json.loads((folder / _MODEL).read_text())
-        with np.load(folder / _PARAMETERS) as file:
-            arrays = dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{folder} holds no weights that can be read: {error}") from error
+        model = json.loads((folder / _MODEL).read_bytes())
+        settings.named(model, str(folder / _MODEL))
+        arrays = read_tensors(folder / _PARAMETERS)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{folder} holds no weights that can be read: {first_line(error)}") from error
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
-from kvq_jax.domains import Count, Natural, NotNegative
+from kvq_jax.domains import Count, Depth, Natural, NotNegative
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
@@ -164,7 +164,7 @@ class MAMLRegressor(Initialised, Regressor):
     """
 
     features: Sequence[Count] = (128, 128, 128, 128)  # then one more layer, to dy
-    inner_steps: Natural = 3
+    inner_steps: Depth = 3
     inner_rate: NotNegative = 0.1
     first_order: bool = False
     kernel_init: str = dataclasses.field(default="fan_in_uniform", kw_only=True)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
-from kvq_jax.domains import Count, Natural, NotNegative
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.few_shot import gradient_descent
 from kvq_jax.nn import MLP, Linear, Mixer, MultiHead, Op
 from kvq_jax.nn.mixer import Block, resolve
@@ -150,8 +150,8 @@ class MAMLClassifier(nn.Module):
     loss = "cross_entropy"
 
     encoder: nn.Module
-    inner_steps: Natural = 5
-    test_steps: Natural = 10  # where not train
+    inner_steps: Depth = 5
+    test_steps: Depth = 10  # where not train
     inner_rate: NotNegative = 0.05
     first_order: bool = False  # the outer gradient takes the inner gradients for constants
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from kvq_jax.domains import Count, Natural
+from kvq_jax.domains import Count, Depth
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend, merge_heads, split_heads
 from kvq_jax.nn.mixer import Block, Mixer, Op
@@ -59,7 +59,7 @@ class SetBlock(Block):
     layer_norm: bool = False
     use_output: bool = False
     use_bias: bool = True
-    rff_layers: Natural = 1  # linear + ReLU, each of width dim
+    rff_layers: Depth = 1  # linear + ReLU, each of width dim
     kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's, the released code's
     bias_init: BiasInit = "fan_in_uniform"
 

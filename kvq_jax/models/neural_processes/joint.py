@@ -4,7 +4,7 @@ import dataclasses
 
 from flax import linen as nn
 
-from kvq_jax.domains import Count, Natural, NotNegative
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
 from kvq_jax.nn.covariance_head import CovarianceHead
 
@@ -20,10 +20,10 @@ class JointHead(nn.Module):
 
     likelihood = "joint"
 
-    std_layers: Count = 2
+    std_layers: Depth = 2
     rank: Count = 20
-    projector_depth: Count = 4
-    diagonal_depth: Natural = 4
+    projector_depth: Depth = 4
+    diagonal_depth: Depth = 4
     covariance: str = "cholesky"  # a name of kvq_jax.nn.covariance_head.COVARIANCES
     bound: bool = False
     jitter: NotNegative = 0.0

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from numpyro.distributions import Distribution
 
-from kvq_jax.domains import Count, NotNegative
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess
 from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
@@ -39,10 +39,10 @@ class LevelProcess(NeuralProcess):
     """
 
     features: Count = 64
-    embed_depth: Count = 4
+    embed_depth: Depth = 4
     hidden: Count = 128  # of each GEGLU and of the predictor
     num_heads: Count = 4
-    num_layers: Count = 6
+    num_layers: Depth = 6
     op: Op = "softmax"
     residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
     std_map: str = "exp"  # a name of predictive.STD_MAPS

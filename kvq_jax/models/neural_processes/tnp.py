@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
-from kvq_jax.domains import Count, Fraction, NotNegative
+from kvq_jax.domains import Count, Depth, Fraction, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, need_key
 from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
@@ -33,10 +33,10 @@ class TransformerProcess(NeuralProcess):
     """
 
     features: Count = 64
-    embed_depth: Count = 4
+    embed_depth: Depth = 4
     hidden: Count = 128  # of each layer's feed-forward and of the predictor
     num_heads: Count = 4
-    num_layers: Count = 6
+    num_layers: Depth = 6
     op: Op = "softmax"
     copy_layers: bool = True
     drop_y: Fraction = 0.0
