@@ -3,7 +3,7 @@
 Checkpoints are left out, and so are images of data sets (arrays of bytes among the examples), which are not ours.
 """
 
-import shutil
+import io
 import sys
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import numpy as np
 from absl import flags
 
 from experiments.harness import command_line
-from experiments.harness.results import load_results
+from experiments.harness.errors import UserError
+from experiments.harness.results import Result, load_results, read_examples
+from experiments.harness.run_directory import write_bytes
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
 _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a result of the same run folder is replaced")
@@ -20,22 +22,29 @@ _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 
 def _collect(argv: list[str]) -> None:
     command_line.parse_flags(argv)
-    for result in load_results([Path(_RUNS.value)]):
-        if result.preset in _PRESET.value:
-            place = Path(_RESULTS.value) / result.name / result.folder.name
-            place.mkdir(parents=True, exist_ok=True)
-            shutil.copy(result.folder / "result.json", place)
-            _copy_examples(result.folder / "examples.npz", place / "examples.npz")
-            print(place)
+    chosen = [result for result in load_results([Path(_RUNS.value)]) if result.preset in _PRESET.value]
+    if not chosen:
+        raise UserError(f"no result of {' or '.join(_PRESET.value)} below {_RUNS.value}")
+    copies = [_copies(result) for result in chosen]  # all are read before the first is written
+    for result, files in zip(chosen, copies):
+        place = Path(_RESULTS.value) / result.name / result.folder.name
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            write_bytes(place / name, content)
+        print(place)
 
 
-def _copy_examples(source: Path, target: Path) -> None:
-    with np.load(source) as examples:
-        kept = {name: array for name, array in examples.items() if array.dtype != np.uint8}
-        if len(kept) == len(examples):
-            shutil.copy(source, target)
-        else:
-            np.savez_compressed(target, **kept)
+def _copies(result: Result) -> dict[str, bytes]:
+    """File name -> what is kept of it. Raises UserError where a file is missing or damaged."""
+    paths = {name: result.folder / name for name in ("result.json", "examples.npz")}
+    arrays = read_examples(paths["examples.npz"])
+    files = {name: path.read_bytes() for name, path in paths.items()}
+    kept = {name: array for name, array in arrays.items() if array.dtype != np.uint8}
+    if len(kept) < len(arrays):
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **kept)
+        files["examples.npz"] = packed.getvalue()
+    return files
 
 
 if __name__ == "__main__":

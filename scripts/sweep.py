@@ -16,7 +16,6 @@ reported once.
 
 import concurrent.futures
 import functools
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -28,7 +27,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from experiments import catalogue
-from experiments.harness import command_line, launch, placement
+from experiments.harness import command_line, config_files, ending, launch, placement
 from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.results import load_results
 from experiments.harness.run_directory import default_path
@@ -39,16 +38,6 @@ _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data a
 _CELLS = flags.DEFINE_string("cells", "sweep", "the function of the config file that lists the cells")
 _WORKERS = flags.DEFINE_integer("workers", 1, "cells that run at a time, each on its share of the cores", lower_bound=1)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
-
-
-def load(file: Path, function: str = "sweep") -> ModuleType:
-    """The config file as a module. Raises ConfigError where it has no such function."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        raise ConfigError(f"{file} has no {function}()")
-    return module
 
 
 def cells(module: ModuleType, arg: str, overrides: dict, function: str = "sweep") -> Iterator[tuple[str, ConfigDict]]:
@@ -88,10 +77,12 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     options = launch.Options(data_dir=_DATA_DIR.value, overrides=overrides)
     console = command_line.console()
     say = functools.partial(console.print, soft_wrap=True, highlight=False)
-    module = load(Path(name), _CELLS.value)
+    module = config_files.load(Path(name), _CELLS.value)
     listed = list(cells(module, arg, overrides, _CELLS.value))
     finished: list[dict] = []
     pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
+    running: set[subprocess.Popen] = set()
+    ending_now = threading.Event()
 
     def work(run: Callable[[str, ConfigDict, Path], dict]) -> None:
         while True:
@@ -101,9 +92,12 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                 return
             try:
                 finished.append(run(*cell))
-            except (UserError, Diverged) as error:
-                print(f"error: {cell[0]}: {error}", file=sys.stderr)
-                failures.append(error.exit_code)
+            except Exception as error:  # of one cell, whatever it is: the others go on
+                if ending_now.is_set():
+                    return
+                told, code = command_line.ending_of(error, argv)
+                print(f"error: {cell[0]}: {told}", file=sys.stderr)
+                failures.append(code)
 
     def here(axes: str, config: ConfigDict, path: Path) -> dict:
         return launch.launch(config, path, options, console, catalogue.show).content
@@ -111,7 +105,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     def in_process(axes: str, config: ConfigDict, path: Path) -> dict:
         changed = [f"--config.{key}={value}" for key, value in overrides.items()]
         changed += [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
-        content = run_in_process([f"--config={name}:{axes}", *changed, f"--workdir={path}"], path)
+        content = run_in_process([f"--config={name}:{axes}", *changed, f"--workdir={path}"], path, running)
         say(f"done in {content['wall_time_s']:.0f} s: {name}:{axes}")
         return content
 
@@ -125,9 +119,12 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
         try:
             for worker in workers:
                 worker.result()
-        finally:  # an interrupt reaches the runs too: no worker may take another cell
+        finally:  # a signal may have reached this process alone
+            ending_now.set()
             with lock:
                 pending.close()
+            for process in tuple(running):
+                ending.end(process)
 
 
 def _pending(
@@ -154,17 +151,22 @@ def _pending(
             yield axes, config, path
 
 
-def run_in_process(arguments: list[str], path: Path) -> dict:
+def run_in_process(arguments: list[str], path: Path, running: set[subprocess.Popen]) -> dict:
     """The result.json content of experiments.run with these arguments, run in its own process.
 
-    Raises Diverged and UserError as the run does; also UserError where the process was killed.
+    While the process is there it is among those `running`; it ends with this one. Raises Diverged and UserError as the
+    run does; also UserError where the process was killed.
     """
     command = [sys.executable, "-m", "experiments.run", *arguments]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or [""])[-1].removeprefix("error: ")
-        kind = Diverged if done.returncode == Diverged.exit_code else UserError
-        raise kind(said or f"the process ended with {done.returncode}")
+    pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, **pipes, env=ending.environment_of_children()) as process:
+        running.add(process)
+        said = process.communicate()[1].strip()
+        running.discard(process)
+    if process.returncode:
+        kind = Diverged if process.returncode == Diverged.exit_code else UserError
+        told = said.splitlines()[-1].removeprefix("error: ") if said else ""
+        raise kind(told or f"the process ended with {process.returncode}")
     return load_results([path])[0].content
 
 

@@ -13,6 +13,7 @@ from experiments import catalogue
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
+from experiments.harness.run_directory import write_text
 from experiments.harness.tables import render
 
 _TABLE = flags.DEFINE_string("table", None, "<paper>/<table>, such as intention/figure7_sine")
@@ -35,7 +36,7 @@ def _print_table(argv: list[str]) -> None:
     if _OUT.value:
         path = Path(_OUT.value) / f"{_TABLE.value}.{_FORMAT.value}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write_text(path, text)
 
 
 if __name__ == "__main__":

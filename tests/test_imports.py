@@ -16,8 +16,9 @@ _PAPER = {"experiments.regression", "experiments.tasks", "experiments.data", "ex
 ALLOWED = {
     "kvq_jax.names": set(),
     "kvq_jax.ops": {"kvq_jax.names"},
-    "kvq_jax.nn": {"kvq_jax.ops", "kvq_jax.names"},
-    "kvq_jax.models": {"kvq_jax.nn", "kvq_jax.ops", "kvq_jax.names"},
+    "kvq_jax.domains": set(),
+    "kvq_jax.nn": {"kvq_jax.ops", "kvq_jax.names", "kvq_jax.domains"},
+    "kvq_jax.models": {"kvq_jax.nn", "kvq_jax.ops", "kvq_jax.names", "kvq_jax.domains"},
     "kvq_jax": set(),
     "experiments.harness": {"kvq_jax"},
     "experiments.data": {"experiments.harness", "kvq_jax"},

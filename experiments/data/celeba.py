@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.data import archive, prepared
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.files import find, read_bytes
 from experiments.data.image_files import ImageFiles, images, readable
 from experiments.data.manifest import Manifest
+from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
 PIXELS = 178, 218  # width and height of an image

@@ -6,7 +6,8 @@ import os
 import pathlib
 import zlib
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
+from experiments.harness.errors import first_line
 
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.data import digits
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
+from experiments.harness.errors import first_line
 
 SPLITS = ("train", "validation", "test")
 SUFFIXES = (".jpeg", ".jpg", ".png")

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.data.dataset import SPLITS, DataSet
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.resnet_weights import import_resnet, network_name
-from experiments.harness.errors import UserError
+from experiments.harness.errors import UserError, first_line
 from experiments.harness.experiment import Variables
 from experiments.harness.run_directory import moved_into
 from experiments.harness.tensor_files import read_tensors

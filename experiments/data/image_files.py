@@ -21,7 +21,8 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
+from experiments.harness.errors import first_line
 from experiments.harness.run_directory import moved_into
 
 _CHUNK = 64  # images that a thread decodes before it takes others

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.files import find, read_bytes
+from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
 # A rabbit sitting in the plane of x and y, of ellipsoids: (centre, radii, turn in that plane in degrees).

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from experiments.data.dataset import DataSet, checked
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.manifest import Manifest
+from experiments.harness.errors import first_line
 
 
 def load(manifest: Manifest, data_dir: str | None) -> DataSet:

@@ -1,9 +1,10 @@
 """What the commands share: flags to a config, failures to one line and an exit code, the compilation cache."""
 
+import errno
 import os
 import re
-import runpy
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,11 +17,14 @@ from absl import flags  # noqa: E402
 from ml_collections import ConfigDict, config_flags  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from experiments.harness import config_text  # noqa: E402
-from experiments.harness.errors import ConfigError, Diverged, UserError  # noqa: E402
+from experiments.harness import config_files, config_text, ending  # noqa: E402
+from experiments.harness.errors import ConfigError, Diverged, Stopped, UserError, first_line  # noqa: E402
 from kvq_jax.names import unknown  # noqa: E402
 
-_HELP = {"--help", "-h"}
+_HELP, _DEBUG = {"--help", "-h"}, "--debug"
+_IDENTITY = ("name", "experiment", "axes")  # sections of a config that no flag changes
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
 
 
@@ -31,28 +35,61 @@ def console(quiet: bool = False) -> Console:
 
 
 def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool = True) -> int:
-    """Runs command(argv). A failure that the user can mend becomes one line on stderr; returns the exit code.
+    """Runs command(argv) and returns the exit code. Whatever ends it early is one line on stderr.
 
-    With --help or -h it prints the docstring of the command's module, its flags and, if a config is given, every knob
-    of that config.
+    0 done; 1 an error that nobody foresaw, or a full disk; 2 bad input; 3 a loss that stopped being finite; 130 and 143
+    Ctrl-C and SIGTERM. With --debug, errors print their traceback too. With --help or -h it prints the docstring of the
+    command's module, its flags and, if a config is given, every knob of that config.
 
     Args:
       command: what to run.
       argv: its arguments; argv[0] is the program's name.
       cache: keep compiled programs between processes.
     """
-    sys.stdout.reconfigure(line_buffering=True)  # for whoever follows a log file
+    _open_streams()
+    debug, argv = _DEBUG in argv, [argument for argument in argv if argument != _DEBUG]
     try:
-        if _HELP & set(argv):
-            _print_help(sys.modules[command.__module__], [argument for argument in argv if argument not in _HELP])
-            return 0
-        if cache:
-            enable_compilation_cache()
-        command(argv)
-    except (UserError, Diverged) as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        return error.exit_code
+        with ending.stoppable():
+            ending.end_with_parent()
+            if _HELP & set(argv):
+                _print_help(sys.modules[command.__module__], [argument for argument in argv if argument not in _HELP])
+                return 0
+            if cache:
+                enable_compilation_cache()
+            command(argv)
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has left: nobody is there to be told
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Exception, Stopped) as error:
+        if debug:
+            traceback.print_exception(error)
+        told, code = ending_of(error, argv)
+        print(f"error: {' '.join(told.split())[:_LONGEST]}", file=sys.stderr)
+        return code
     return 0
+
+
+def ending_of(error: BaseException, argv: list[str]) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, Stopped):
+        return f"stopped by {error}; this goes on: {ending.same_command(argv)}", error.exit_code
+    if isinstance(error, (UserError, Diverged)):
+        return f"{error}{notes}", error.exit_code
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"{error.strerror}: make room, then {ending.same_command(argv)}{notes}", 1
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{str(error.filename)[:_LONGEST_NAME]}: {error.strerror}{notes}", UserError.exit_code
+    return f"{type(error).__name__}: {first_line(error)}{notes or f' ({_DEBUG} shows where)'}", 1
+
+
+def _open_streams() -> None:
+    """Standard streams that were closed take what is printed and lose it; lines appear as they are printed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    sys.stdout.reconfigure(line_buffering=True)  # for whoever follows a log file
 
 
 def parse_flags(argv: list[str]) -> None:
@@ -62,14 +99,15 @@ def parse_flags(argv: list[str]) -> None:
       UserError: an unknown flag, a bad value, a config file that is missing or refuses its axes, an unknown config key.
     """
     given = _config_argument(argv)
-    if given is not None and not (file := Path(given.partition(":")[0])).is_file():
-        raise UserError(unknown("config file", str(file), map(str, sorted(Path("configs").glob("*/*.py")))))
+    if given is not None and "config" in flags.FLAGS:
+        file, _, axes = given.partition(":")
+        _check_keys(argv, config_files.config_of(config_files.load(Path(file)), axes))
     try:
         rest = flags.FLAGS(argv)
     except flags.UnrecognizedFlagError as error:
         raise UserError(unknown("flag", f"--{error.flagname}", (f"--{name}" for name in flags.FLAGS))) from error
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(_unknown_key(argv, given) or f"config: {_told(error)}") from error
+        raise ConfigError(f"config: {error}") from error
     if len(rest) > 1:
         raise UserError(f"unexpected argument {rest[1]!r}")
 
@@ -79,6 +117,9 @@ def parse_config(argv: list[str], holder: flags.FlagHolder) -> ConfigDict:
     parse_flags(argv)
     if holder.value is None:
         raise UserError("--config is missing: --config configs/<paper>/<experiment>.py:axis=value,...")
+    for key in config_flags.get_override_values(flags.FLAGS["config"]):
+        if key.split(".")[0] in _IDENTITY:
+            raise ConfigError(f"config.{key}: says what the config is; its axes follow the colon of --config FILE:")
     return holder.value
 
 
@@ -94,31 +135,24 @@ def enable_compilation_cache() -> None:
 def _config_argument(argv: list[str]) -> str | None:
     """The value of --config in argv, None where it is not given."""
     for argument, following in zip(argv, (*argv[1:], None)):
-        if argument.startswith("--config=") or (argument == "--config" and following is not None):
-            return following if argument == "--config" else argument.removeprefix("--config=")
+        name, equals, value = argument.partition("=")
+        if name in ("--config", "-config") and (equals or following is not None):
+            return value if equals else following
     return None
 
 
-def _unknown_key(argv: list[str], given: str | None) -> str | None:
-    """What is said of the first unknown --config.KEY=VALUE in argv; None without any, or if the config is bad itself.
-
-    The flag parser has no config when it fails: it is made again, of `given`, the value of --config.
-    """
-    file, _, axes = (given or "").partition(":")
-    changes = [argument for argument in argv if argument.startswith("--config.")]
-    try:
-        config = runpy.run_path(file)["get_config"](axes or None) if changes else None
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
-    for argument in changes:
+def _check_keys(argv: list[str], config: ConfigDict) -> None:
+    """Raises ConfigError for the first --config.KEY=VALUE in argv whose key the config does not have."""
+    for argument in argv:
+        if not argument.startswith("--config."):
+            continue
         section, where = config, "config"
         for part in re.split(r"[=\[]", argument.removeprefix("--config."))[0].split("."):
             if not isinstance(section, ConfigDict):
-                return f"{where} is no section: it has no {part!r}"
+                raise ConfigError(f"{where} is no section: it has no {part!r}")
             if part not in section:
-                return unknown(f"key of {where}", part, section)
+                raise ConfigError(unknown(f"key of {where}", part, section))
             section, where = section[part], f"{where}.{part}"
-    return None
 
 
 def _print_help(module: ModuleType, argv: list[str]) -> None:
@@ -139,9 +173,3 @@ def _print_help(module: ModuleType, argv: list[str]) -> None:
         f"\n{name}:\n\n{config_text.docstring(Path(name.partition(':')[0]))}\n\nKnobs (--config.KEY=VALUE changes one):"
     )
     print("\n".join(f"  {line}" for line in config_text.knobs(flag.value)))
-
-
-def _told(error: Exception) -> str:
-    """The message of an error of the flag parser, without a config file's traceback and the whole argument."""
-    told = re.sub(r"Error whilst parsing config file:\s+Traceback .*\n\w+: ", "", str(error).rstrip(), flags=re.DOTALL)
-    return re.sub(r"^flag --config=\S+: ", "", told)

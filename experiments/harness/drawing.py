@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from experiments.harness.errors import UserError
+from experiments.harness.run_directory import moved_into, write_text
 from experiments.harness.settings import choose
 
 INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
@@ -110,7 +112,9 @@ def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable
     path = path.with_suffix(f".{_form.get()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if columns:
-        with path.with_suffix(".csv").open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        numbers = io.StringIO()
+        csv.writer(numbers, lineterminator="\n").writerows([columns, *rows])
+        write_text(path.with_suffix(".csv"), numbers.getvalue())
+    with moved_into(path) as file:
+        figure.savefig(file, format=_form.get(), metadata={"Date": None} if _form.get() == "svg" else None)
     return path

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from kvq_jax.domains import Count
+
 Summary = dict[str, Any]
 
 
@@ -15,9 +17,9 @@ Summary = dict[str, Any]
 class TaskEvaluation:
     """The config's `evaluation` section of an experiment judged on tasks, without what all experiments share."""
 
-    tasks: int
-    batch_size: int  # tasks evaluated at once
-    example_tasks: int  # tasks kept for the figures
+    tasks: Count
+    batch_size: Count  # tasks evaluated at once
+    example_tasks: Count  # tasks kept for the figures
 
 
 def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:

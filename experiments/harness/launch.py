@@ -1,5 +1,6 @@
 """From a config to a finished run directory."""
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -15,23 +16,31 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from experiments.harness import progress, results, weights
+from experiments.harness.checks import check_model, check_programs
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
 from experiments.harness.loop import Record, TrainSettings, train
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
-from experiments.harness.placement import Placement, build_placement, device_name, is_writer, wait_for_all
-from experiments.harness.prng import key_of
+from experiments.harness.placement import Placement, build_placement, device_name, is_writer, on_host, wait_for_all
 from experiments.harness.provenance import provenance
-from experiments.harness.run_directory import RunDirectory, check_ownership, config_hash, config_json, default_path
+from experiments.harness.run_directory import (
+    AFRESH,
+    RunDirectory,
+    check_ownership,
+    config_hash,
+    config_json,
+    default_path,
+)
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
-from kvq_jax import saved
+from kvq_jax.domains import Count, Seed
 
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
 _TRAINING = ("train", "optimizer", "evaluation")
 
+Show = Callable[[results.Result, Path, Console], None]
 Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]  # what result.json says of the work itself; arrays for figures
 
 
@@ -50,17 +59,13 @@ class Options:
 class EvaluationSettings:
     """The part of the config's `evaluation` section that every experiment shares."""
 
-    seed: int  # fixes the evaluation tasks: the same for every model of a table
-    validation_batches: int
+    seed: Seed  # fixes the evaluation tasks: the same for every model of a table
+    validation_batches: Count
     untrained: bool  # evaluate the initial parameters too
 
 
 def launch(
-    config: ConfigDict,
-    path: Path | None,
-    options: Options,
-    console: Console,
-    show: Callable[[results.Result, Path, Console], None] | None = None,
+    config: ConfigDict, path: Path | None, options: Options, console: Console, show: Show | None = None
 ) -> results.Result:
     """Runs what `config` describes in the folder `path` (None: the config's own), resuming what is there.
 
@@ -87,34 +92,44 @@ def launch(
         check_ownership(path, config)
     if (path / "result.json").exists() and not options.restart:
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
-        return results.load_results([path])[0]
+        return _finished(path, console, show)
     work = _training(module, config, options, given) if hasattr(module, "build") else _measurement(module, config)
     wait_for_all("checked")
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
     console.print(f"run folder {path}", soft_wrap=True)
-    started, origin = (
-        time.monotonic(),
-        provenance(config.experiment),
-    )  # before the work: files may change while it goes on
-    outcome, examples = work(path, directory, console)
-    content = {
-        "name": config.name,
-        "axes": config.axes.to_dict(),
-        "overrides": json.loads(json.dumps(dict(options.overrides))),
-        **outcome,
-        "device": device_name(),
-        **origin,
-        "config_hash": config_hash(config),
-        "config": json.loads(config_json(config)),
-    }
-    result = results.Result(path, content)
-    if directory:
-        directory.write_examples(examples)
-        directory.write_result(content)
-        if show:
-            show(result, path, console)
-        console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
+    with directory.errors_kept() if directory else contextlib.nullcontext():
+        started = time.monotonic()
+        origin = provenance(config.experiment)  # before the work: files may change while it goes on
+        outcome, examples = work(path, directory, console)
+        content = {
+            "name": config.name,
+            "axes": config.axes.to_dict(),
+            "overrides": json.loads(json.dumps(dict(options.overrides))),
+            **outcome,
+            "device": device_name(),
+            **origin,
+            "config_hash": config_hash(config),
+            "config": json.loads(config_json(config)),
+        }
+        result = results.Result(path, results.sealed(content))
+        if directory:
+            directory.write_examples(examples)
+            directory.write_result(result.content)
+            if show:
+                show(result, path, console)
+            console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
+    return result
+
+
+def _finished(path: Path, console: Console, show: Show | None) -> results.Result:
+    """The result of a finished run, with its picture, if it was killed before that. Raises UserError if damaged."""
+    try:
+        result = results.Result(path, results.read(path / "result.json"))
+    except UserError as error:
+        raise UserError(f"{error}: {AFRESH}") from error
+    if show and not any(path.glob("*.png")):
+        show(result, path, console)
     return result
 
 
@@ -128,7 +143,6 @@ def _training(
     parts = dict(batch_size=settings.batch_size, micro_batches=settings.micro_batches)
     placement = build_placement(config.train.placement, seeds=settings.seeds, **parts)
     experiment = module.build(config, own, options.data_dir)
-    _check_model(experiment)
     if settings.size_classes and not experiment.sizes:
         raise ConfigError("config.train.size_classes: the batches of this task have one size, so expected 0")
     data = jax.device_put(experiment.data, placement.everywhere)
@@ -141,6 +155,8 @@ def _training(
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
+    check_model(experiment)
+    check_programs(program, experiment, settings.all_seeds, data)
     initial = _given_state(program, settings, given, placement) if given else None
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
@@ -148,7 +164,7 @@ def _training(
         state, record = initial, Record()
         if not given:
             state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
-            _keep_weights(experiment, state, settings.all_seeds, placement, path if directory else None)
+            _keep_weights(experiment, state, settings.all_seeds, path if directory else None)
         started = time.monotonic()
         phases = {"trained": state}
         if evaluation.untrained:
@@ -171,17 +187,12 @@ def _training(
 
 
 def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunDirectory | None, Console], Outcome]:
-    """What measure() of an experiment finds, in the form of a run of no steps. A UserError leaves no folder."""
+    """What measure() of an experiment finds, in the form of a run of no steps."""
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
         started = time.monotonic()
-        try:
-            with progress.phase(console, "measuring"):
-                metrics, examples, facts = module.measure(config)
-        except UserError:
-            if directory:
-                directory.discard()
-            raise
+        with progress.phase(console, "measuring"):
+            metrics, examples, facts = module.measure(config)
         untrained = {"steps": 0, "seeds": [], "best_step": None, "validation_losses": [], "parameter_count": 0}
         timed = {"steps_per_second": 0.0, "wall_time_s": time.monotonic() - started}
         return {"metrics": metrics, "facts": facts} | untrained | timed, examples
@@ -207,11 +218,9 @@ def _given_state(program: Program, settings: TrainSettings, given: weights.Weigh
     return state.replace(params=jax.device_put(params, placement.state))
 
 
-def _keep_weights(
-    experiment: Experiment, state: TrainState, seeds: np.ndarray, placement: Placement, path: Path | None
-) -> None:
+def _keep_weights(experiment: Experiment, state: TrainState, seeds: np.ndarray, path: Path | None) -> None:
     """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load."""
-    variables = placement.gathered(state.variables)
+    variables = jax.tree.map(on_host, state.variables)
     if path and experiment.model is not None:
         for index, seed in enumerate(seeds):
             own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
@@ -234,16 +243,6 @@ def experiment_module(config: ConfigDict) -> ModuleType:
         if not name.startswith(error.name):
             raise  # the module is there, but one that it imports is not
         raise ConfigError(f"config.experiment: no module {name}") from error
-
-
-def _check_model(experiment: Experiment) -> None:
-    """Traces the model's initialisation, so that a model that cannot be built fails before anything is written."""
-    try:
-        if experiment.model is not None:
-            saved.describe(experiment.model)
-        jax.eval_shape(experiment.init, key_of(0, "init"))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"config.model: {error}") from error
 
 
 def _evaluate(program: Program, phases: dict[str, TrainState], data, host: Callable[[dict], dict]) -> tuple[dict, dict]:

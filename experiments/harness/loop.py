@@ -1,75 +1,54 @@
 """The training loop: chunks of compiled steps; between them validation, logging and checkpoints."""
 
 import dataclasses
+import functools
 import math
 import time
 from pathlib import Path
+from typing import Literal
 
 import jax
 import numpy as np
 
-from experiments.harness.checkpoints import Checkpoints
+from experiments.harness.checkpoints import Checkpoints, Record
+from experiments.harness.checks import check_memory
 from experiments.harness.errors import Diverged
 from experiments.harness.experiment import PyTree
 from experiments.harness.placement import Placement, wait_for_all
 from experiments.harness.progress import Reporter
 from experiments.harness.run_directory import RunDirectory
 from experiments.harness.step import Program, TrainState
+from kvq_jax.domains import Count, Natural, Seed
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainSettings:
     """The config's `train` section."""
 
-    steps: int
-    batch_size: int  # tasks per step and seed
-    seed: int  # the first seed
-    seeds: int  # seeds trained at once: seed, seed + 1, ...
-    micro_batches: int  # equal parts of a batch whose gradients are added up, one in memory at a time; 1: the whole
-    size_classes: int  # shapes for the sizes that batches share; 0: no shared sizes
-    log_every: int  # steps of one compiled chunk, and of one line of metrics.jsonl
-    validate_every: int
-    checkpoint_every: int
+    steps: Count
+    batch_size: Count  # tasks per step and seed
+    seed: Seed  # the first seed
+    seeds: Count  # seeds trained at once: seed, seed + 1, ...
+    micro_batches: Count  # equal parts of a batch whose gradients are added up, one in memory at a time; 1: the whole
+    size_classes: Natural  # shapes for the sizes that batches share; 0: no shared sizes
+    log_every: Count  # steps of one compiled chunk, and of one line of metrics.jsonl
+    validate_every: Count
+    checkpoint_every: Count
     placement: str  # single, in_turn, data or seeds
-    select: str  # the state that is evaluated at the end: last or best (by validation loss)
+    select: Literal["last", "best"]  # the state that is evaluated at the end: last or best (by validation loss)
 
     def __post_init__(self):
-        for name in (
-            "steps",
-            "batch_size",
-            "micro_batches",
-            "seeds",
-            "log_every",
-            "validate_every",
-            "checkpoint_every",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size % self.micro_batches:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batches={self.micro_batches}")
-        if self.size_classes < 0:
-            raise ValueError(f"size_classes must be at least 0, got {self.size_classes}")
         for name in ("steps", "validate_every", "checkpoint_every"):
             if getattr(self, name) % self.log_every:
                 raise ValueError(f"{name}={getattr(self, name)} is not a multiple of log_every={self.log_every}")
-        if self.select not in ("last", "best"):
-            raise ValueError(f"select is 'last' or 'best', got {self.select!r}")
+        if self.seed + self.seeds > 2**32:
+            raise ValueError(f"the last of {self.seeds} seeds from {self.seed} on is beyond 32 bits")
 
     @property
     def all_seeds(self) -> np.ndarray:
         return np.arange(self.seed, self.seed + self.seeds, dtype=np.uint32)
-
-
-@dataclasses.dataclass
-class Record:
-    """What a checkpoint remembers beside the state."""
-
-    step: int = 0
-    best_loss: float | None = None
-    best_step: int | None = None
-    validation_losses: list[tuple[int, float]] = dataclasses.field(default_factory=list)  # (step, mean over seeds)
-    wall_time_s: float = 0.0  # over all processes that worked on the run
-    steps_per_second: float = 0.0  # of the last process, compilation left out
 
 
 def train(
@@ -91,18 +70,22 @@ def train(
 
     Raises:
       Diverged: a loss is not finite. The checkpoint before it is kept.
+      UserError: there are checkpoints, but none that is whole; or a step takes more memory than there is.
     """
     latest, best = (Checkpoints(checkpoints / name) for name in ("latest", "best"))
+    say = functools.partial(reporter_options["console"].print, soft_wrap=True, highlight=False)
     like = jax.eval_shape(program.init, settings.all_seeds)
-    kept = latest.restore(like, placement)
-    state, record = (kept[0], Record(**kept[1])) if kept else (program.init(settings.all_seeds), Record())
+    state, record = latest.restore(like, placement, say) or (program.init(settings.all_seeds), Record())
     step = record.step
     if directory:
         directory.drop_metrics_after(step)
+        if record.metrics_digest not in ("", directory.metrics_digest()):
+            say(f"note: {directory.path / 'metrics.jsonl'} was lost or changed up to step {step}; the run is not")
     clock = _Clock(record.wall_time_s)
     with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
         if step < settings.steps:
             chunk = program.chunk.lower(state, data["train"]).compile()
+            check_memory(chunk)
             wait_for_all("compiled")
             clock.begin()
         while step < settings.steps:
@@ -122,15 +105,17 @@ def train(
                 record.validation_losses.append((step, loss))
                 if record.best_loss is None or loss < record.best_loss:
                     record.best_loss, record.best_step = loss, step
-                    best.save(step, state, dataclasses.asdict(record))
+                    best.save(step, state, record)
             record.wall_time_s, record.steps_per_second = clock.total, clock.speed or record.steps_per_second
+            saves = step % settings.checkpoint_every == 0 or step == settings.steps
             if directory:
                 directory.append_metrics(row)
-            if step % settings.checkpoint_every == 0 or step == settings.steps:
-                latest.save(step, state, dataclasses.asdict(record))
+                record.metrics_digest = directory.metrics_digest() if saves else ""
+            if saves:
+                latest.save(step, state, record)
             reporter.update(step, row, clock.speed)
     if settings.select == "best":
-        state, _ = best.restore(like, placement)
+        state, _ = best.restore(like, placement, say, only=record.best_step)
     return state, record
 
 

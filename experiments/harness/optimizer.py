@@ -6,6 +6,7 @@ import optax
 
 from experiments.harness.errors import ConfigError
 from experiments.harness.settings import choose
+from kvq_jax.domains import Count, Natural, NotNegative, Part, Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,19 +14,15 @@ class OptimizerSettings:
     """Gradient clipping, additive weight decay, then the rule, at a scheduled learning rate."""
 
     name: str  # adam, adamw or sgd
-    learning_rate: float  # the peak rate
+    learning_rate: Positive  # the peak rate
     schedule: str  # constant, cosine (to 0 at the last step), exponential or drop (once)
-    warmup_steps: int  # linear warm-up from 0; 0 for none
-    decay_begin: int  # exponential: the step the decay begins at; drop: the step of the drop
-    decay_steps: int  # exponential: steps for one factor of decay_rate
-    decay_rate: float  # drop: of the whole drop
-    momentum: float  # sgd only
-    weight_decay: float  # added to the gradient (adam, sgd) or decoupled (adamw)
-    clip_norm: float  # global norm; 0 for no clipping
-
-    def __post_init__(self):
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+    warmup_steps: Natural  # linear warm-up from 0; 0 for none
+    decay_begin: Natural  # exponential: the step the decay begins at; drop: the step of the drop
+    decay_steps: Count  # exponential: steps for one factor of decay_rate
+    decay_rate: Positive  # drop: of the whole drop
+    momentum: Part  # sgd only
+    weight_decay: NotNegative  # added to the gradient (adam, sgd) or decoupled (adamw)
+    clip_norm: NotNegative  # global norm; 0 for no clipping
 
 
 def _exponential(s: OptimizerSettings, steps: int) -> optax.Schedule:

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import multihost
 
-from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.errors import ConfigError, UserError, first_line
 from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
@@ -57,12 +58,6 @@ class Placement:
         if self.batch.spec == _WHOLE:
             return batch
         return jax.lax.with_sharding_constraint(batch, self.batch)
-
-    def gathered(self, tree: PyTree) -> PyTree:
-        """The tree as NumPy arrays, in every process, however its leaves are split. A call of all processes."""
-        if jax.process_count() > 1:
-            tree = jax.jit(lambda tree: tree, out_shardings=self.everywhere)(tree)
-        return jax.device_get(tree)
 
     def over_seeds(self, function: Callable[[PyTree, PyTree], PyTree]) -> Callable[[PyTree, PyTree], PyTree]:
         """`function` of one seed's tree and the data, mapped over a leading seed axis of the trees. For use inside jit.
@@ -101,10 +96,21 @@ def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: in
 
 
 def initialize_hosts() -> None:
-    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID)."""
+    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID).
+
+    Raises UserError where one of the three is missing or no number, and where JAX has no device to run on.
+    """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
-        jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
+        numbers = {name: os.environ.get(name, "") for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")}
+        for name, number in numbers.items():
+            if not number.isdecimal():
+                raise UserError(f"{name}: with JAX_COORDINATOR_ADDRESS expected a number, got {number!r}")
+        jax.distributed.initialize(address, *map(int, numbers.values()))
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise UserError(f"JAX_PLATFORMS: {first_line(error)}") from error
 
 
 def wait_for_all(moment: str) -> None:
@@ -141,6 +147,19 @@ def on_cores(cores: set[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def on_host(array: jax.Array) -> np.ndarray:
+    """The whole of an array that may be spread over hosts: all of them must ask for it."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    return multihost_utils.process_allgather(array, tiled=True)
+
+
+def memory_bytes() -> int:
+    """The memory of a device; on a CPU that of the machine."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] if "bytes_limit" in stats else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def is_writer() -> bool:

@@ -2,15 +2,25 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
+import re
 import sys
+import zipfile
+import zlib
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.harness.errors import UserError
+from experiments.harness.errors import UserError, first_line
+
+# What reading a damaged .npz raises.
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+_OLD = ".old-"
+_DIGEST = "digest"
+_KEYS = {"name": str, "axes": dict, "config": dict, "config_hash": str, "metrics": dict}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +78,24 @@ class Result:
 
     @functools.cached_property
     def examples(self) -> dict[str, np.ndarray]:
-        """The arrays of examples.npz. Raises UserError where the file is missing."""
-        path = self.folder / "examples.npz"
-        if not path.exists():
-            raise UserError(f"{path} is missing: the figure draws what it holds")
+        """The arrays of examples.npz. Raises UserError where the file is missing or damaged."""
+        return read_examples(self.folder / "examples.npz")
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a result.json with its digest, which tells whether it was damaged since."""
+    return content | {_DIGEST: _digest(content)}
+
+
+def read_examples(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an examples.npz. Raises UserError where the file is missing or damaged."""
+    if not path.exists():
+        raise UserError(f"{path} is missing: the figure draws what it holds")
+    try:
         with np.load(path) as file:
             return dict(file)
+    except UNREADABLE as error:
+        raise UserError(f"{path} is damaged: {first_line(error)}") from error
 
 
 def load_results(folders: Iterable[Path]) -> list[Result]:
@@ -85,8 +107,8 @@ def load_results(folders: Iterable[Path]) -> list[Result]:
     found: dict[str, Result] = {}
     for source, folder in enumerate(folders):
         for path in sorted(folder.rglob("result.json")):
-            if ".old-" not in str(path):
-                result = Result(path.parent, _read(path), source)
+            if not any(_OLD in part for part in path.relative_to(folder).parts):  # moved away by --restart
+                result = Result(path.parent, read(path), source)
                 found.setdefault(result.content["config_hash"], result)
     return list(found.values())
 
@@ -164,12 +186,24 @@ def _differences(one: Any, other: Any, where: str) -> set[str]:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """The content of a result.json. Raises UserError where it is damaged, or is no result."""
     try:
-        content = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    missing = [key for key in ("name", "axes", "config", "config_hash", "metrics") if key not in content]
-    if missing:
-        raise UserError(f"{path} is not a result: it lacks {', '.join(missing)}")
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: {first_line(error)}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is not a result: it holds no object")
+    wrong = [key for key, kind in _KEYS.items() if not isinstance(content.get(key), kind)]
+    if wrong:
+        raise UserError(f"{path} is not a result: it lacks {', '.join(wrong)}")
+    if not all(re.fullmatch(r"\w[\w.-]*", part) for part in content["name"].split("/")):
+        raise UserError(f"{path} is not a result: its name is {content['name'][:100]!r}")
+    if content.get(_DIGEST, _digest(content)) != _digest(content):  # older results have none
+        raise UserError(f"{path} is damaged: its numbers are not those that were written")
     return content
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps({key: value for key, value in content.items() if key != _DIGEST}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,20 +4,28 @@ A folder belongs to one config. Files are written under a temporary name and the
 either the old file or the new one.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from experiments.harness.errors import UserError
+from experiments.harness.errors import Diverged, UserError
+
+AFRESH = "--restart begins afresh and keeps the old folder"
+_METRICS, _ERROR = "metrics.jsonl", "error.txt"
+_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR}
+_UNFINISHED = ".part"  # ends the names of files that are being written
 
 
 def config_json(config: ConfigDict) -> str:
@@ -27,7 +35,7 @@ def config_json(config: ConfigDict) -> str:
 
 def config_hash(config: ConfigDict) -> str:
     """Sixteen hex digits that identify a config."""
-    return hashlib.sha256(config_json(config).encode()).hexdigest()[:16]
+    return digest_of(config_json(config).encode())
 
 
 def default_path(root: Path, config: ConfigDict) -> Path:
@@ -45,38 +53,62 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: ConfigDict, restart: bool = False):
         self.path = path
-        if restart and path.exists():
-            check_ownership(path, None)
-            path.rename(_unused(path))
-        check_ownership(path, config)
+        self._begun = False  # whether there was a run before this process
         try:
+            if restart and path.exists():
+                check_ownership(path, None)
+                with _locked(path):  # a run that goes on keeps its folder
+                    path.rename(_unused(path))
+            check_ownership(path, config)
+            self._begun = (path / "config.json").exists()
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / "lock").open("w")
+            self._lock = _locked(path)
+            for left in (path / _ERROR, *filter(_is_unfinished, path.iterdir())):  # by a process that was killed
+                left.unlink(missing_ok=True)
+            write_text(path / "config.json", config_json(config))
         except OSError as error:
             raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"another process is running in {path}") from error
-        write_text(path / "config.json", config_json(config))
 
-    def discard(self) -> None:
-        """Removes the folder of a run that could not begin."""
-        self._lock.close()
-        shutil.rmtree(self.path)
+    @contextlib.contextmanager
+    def errors_kept(self) -> Iterator[None]:
+        """Within it, an error that nobody foresaw leaves its traceback in error.txt, and says so in its notes.
+
+        Bad input that shows only here, as in a measurement, removes the folder that this process made.
+        """
+        try:
+            yield
+        except UserError:
+            if not self._begun:
+                self._lock.close()
+                shutil.rmtree(self.path)
+            raise
+        except Diverged:
+            raise
+        except Exception as error:
+            with contextlib.suppress(OSError):  # a full disk
+                write_text(self.path / _ERROR, traceback.format_exc())
+                error.add_note(f"the traceback is in {self.path / _ERROR}")
+            raise
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
-        with (self.path / "metrics.jsonl").open("a") as file:
+        with (self.path / _METRICS).open("a") as file:
             file.write(json.dumps(row) + "\n")
 
     def drop_metrics_after(self, step: int) -> None:
-        """Removes the lines that a killed run wrote after the checkpoint at `step`, from which it resumes."""
-        file = self.path / "metrics.jsonl"
+        """Removes the lines that a killed run wrote after the checkpoint at `step`, from which it resumes.
+
+        Lines that cannot be read go too.
+        """
+        file = self.path / _METRICS
         if file.exists():
-            lines = file.read_text().splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n")]  # the last line of a killed run may be cut short
-            write_text(file, "".join(line for line in whole if json.loads(line)["step"] <= step))
+            lines = file.read_bytes().splitlines(keepends=True)
+            write_bytes(file, b"".join(line for line in lines if _step_of(line) <= step))
+
+    def metrics_digest(self) -> str:
+        """Sixteen hex digits of metrics.jsonl, which a checkpoint remembers."""
+        file = self.path / _METRICS
+        return digest_of(file.read_bytes() if file.exists() else b"")
 
     def write_examples(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Writes examples.npz: the arrays that the figures draw."""
@@ -90,23 +122,64 @@ class RunDirectory:
 
 def check_ownership(path: Path, config: ConfigDict | None) -> None:
     """Raises UserError where `path` holds something other than a run of `config` (None: of any config)."""
-    if not path.exists():
+    try:
+        names = {entry.name for entry in path.iterdir() if not _is_unfinished(entry)} if path.exists() else set()
+        owner = (path / "config.json").read_bytes() if "config.json" in names else b""
+    except OSError as error:
+        raise UserError(f"cannot read the run folder {path}: {error.strerror}") from error
+    if not names <= _LOCK and not names & _OF_A_RUN:
+        raise UserError(f"{path} is not empty and holds no run; choose another --workdir")
+    if config is None or names <= _LOCK:
         return
     try:
-        occupied = any(path.iterdir())
-        owner = json.loads((path / "config.json").read_text()) if (path / "config.json").exists() else None
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"cannot read the run folder {path}: {error}") from error
-    if owner is None and occupied and [p.name for p in path.iterdir()] != ["lock"]:
-        raise UserError(f"{path} is not empty and holds no run; choose another --workdir")
-    if config is not None and owner is not None and owner != json.loads(config_json(config)):
+        owner = json.loads(owner)
+    except ValueError as error:
+        raise UserError(f"{path / 'config.json'} is missing or damaged: {AFRESH}") from error
+    if owner != json.loads(config_json(config)):
         raise UserError(f"{path} belongs to another config; choose another --workdir, or move it away with --restart")
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock of a run folder, held until it is closed. Raises UserError where another process holds it."""
+    lock = (path / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = os.path.samestat(os.fstat(lock.fileno()), (path / "lock").stat())  # the folder was not moved meanwhile
+    except OSError:
+        ours = False
+    if not ours:
+        lock.close()
+        raise UserError(f"another process is running in {path}")
+    return lock
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether a file is one that `moved_into` was writing."""
+    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
+
+
+def _step_of(line: bytes) -> float:
+    """The step of a line of metrics.jsonl, infinite where it is cut short or damaged."""
+    try:
+        return json.loads(line)["step"] if line.endswith(b"\n") else math.inf
+    except (ValueError, TypeError, KeyError):
+        return math.inf
+
+
+def digest_of(content: bytes) -> str:
+    """Sixteen hex digits that identify some bytes."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` in one move."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces `path` by `content` in one move."""
     with moved_into(path) as file:
-        file.write(text.encode())
+        file.write(content)
 
 
 class moved_into:
@@ -116,7 +189,7 @@ class moved_into:
         self._path = path
 
     def __enter__(self):
-        handle, self._name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        handle, self._name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.", suffix=_UNFINISHED)
         self._file = os.fdopen(handle, "wb")
         return self._file
 

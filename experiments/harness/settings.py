@@ -4,6 +4,7 @@ A section holds every field of one dataclass or Flax module, also those with def
 An unknown key, a missing field and a value of the wrong type are errors that name the key.
 """
 
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from flax.core import FrozenDict
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
+from kvq_jax.domains import checked
 from kvq_jax.fields import fields_of
 from kvq_jax.names import unknown
 
@@ -33,20 +35,21 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
       **given: fields the caller sets itself.
 
     Raises:
-      ConfigError: an unknown or missing key, or a value of the wrong type.
+      ConfigError: an unknown or missing key, or a value that the field may not have: see kvq_jax.domains.
     """
     fields = {name: field for name, field in fields_of(cls).items() if name not in given}
+    _check_section(section, where)
     for key in section:
         if key not in fields:
             raise ConfigError(unknown(f"key of {where}", key, fields))
     for key in fields:
         if key not in section:
             raise ConfigError(f"{where}.{key}: missing key (a config sets every field of {cls.__name__})")
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     values = {key: _checked(section[key], hints.get(key), f"{where}.{key}") for key in section}
     try:
         return cls(**values, **given)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
@@ -59,6 +62,7 @@ def build_named(table: Mapping[str, Any], section: Mapping[str, Any], where: str
 
 def named(section: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
     """The `name` of a section and its other keys. Raises ConfigError where it has no name."""
+    _check_section(section, where)
     fields = dict(section)
     if "name" not in fields:
         raise ConfigError(f"{where}.name: missing key")
@@ -66,7 +70,7 @@ def named(section: Mapping[str, Any], where: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raises ConfigError unless the config's top-level keys are exactly `known`."""
+    """Raises ConfigError unless the config's top-level keys are exactly `known`, and all its numbers finite."""
     known = list(known)
     for key in config:
         if key not in known:
@@ -74,19 +78,32 @@ def check_sections(config: Mapping[str, Any], known: Iterable[str]) -> None:
     for key in known:
         if key not in config:
             raise ConfigError(f"config.{key}: missing section")
+    _check_finite(config, "config")
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
     """`value` made fit for a field annotated `hint`: lists become tuples, sections FrozenDicts, ints floats."""
-    value = _frozen(value)
-    if hint is float and type(value) is int:
-        return float(value)
-    if hint in (int, float, str, bool) and type(value) is not hint:
-        raise ConfigError(f"{where}: expected {hint.__name__}, got {value!r}")
-    kinds = {typing.get_origin(kind) or kind for kind in typing.get_args(hint)}
-    if {str, Mapping} <= kinds and not isinstance(value, tuple({str, Mapping, type(None)} & kinds)):
-        raise ConfigError(f"{where}: expected a name, or a section with a name and options, got {value!r}")
-    return value
+    try:
+        return checked(_frozen(value), hint)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _check_section(section: Any, where: str) -> None:
+    if not isinstance(section, (Mapping, ConfigDict)):
+        raise ConfigError(f"{where}: expected a section, got {section!r}")
+
+
+def _check_finite(value: Any, where: str) -> None:
+    """Raises ConfigError for NaN and infinity, which the JSON of a result cannot hold, at any depth."""
+    if isinstance(value, (Mapping, ConfigDict)):
+        for key, entry in value.items():
+            _check_finite(entry, f"{where}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            _check_finite(entry, where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected a finite number, got {value!r}")
 
 
 def _frozen(value: Any) -> Any:

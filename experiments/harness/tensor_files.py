@@ -7,9 +7,9 @@ attrdict.AttrDict of the published checkpoints, become plain dictionaries of the
 
 import io
 import json
+import math
 import pickle
 import zipfile
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,22 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness.errors import UserError
+from experiments.harness.errors import UserError, first_line
 from kvq_jax.names import unknown
 
-# What reading a damaged file may raise: a pickle that is cut or changed is any sequence of operations.
-_DAMAGED = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    pickle.UnpicklingError,
-)
+# A small file must not fill the memory: it may unpack to so many times its size, or to so many bytes.
+_UNPACKED_TIMES, _UNPACKED_BYTES = 20, 2**28
+_NESTED = 3  # dictionaries in each other in which a state dict is looked for
 _INNER = ("model", "state_dict")  # where a checkpoint keeps its state dict, beside the optimizer's and others
 _PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
 
@@ -41,20 +31,38 @@ _PREFIX = "param/"  # of the parameters in a .npz that holds other arrays too
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Name -> array, of a .npz, a .safetensors, or a PyTorch (1.6 or later) state dict or checkpoint (.pt, .pth, .tar).
 
-    Raises UserError where the file is missing, damaged, of another kind or without tensors.
+    Raises UserError where the file is missing, damaged, of another kind, far larger than it looks or without tensors,
+    and where a number is not finite.
     """
     if path.suffix not in _READERS:
         raise UserError(f"{path}: {unknown('kind of file', path.suffix, _READERS)}")
     try:
         tensors = _READERS[path.suffix](path)
-    except _DAMAGED as error:
-        raise UserError(f"cannot read tensors from {path}: {error}") from error
+    except Exception as error:  # a pickle that is cut or changed is any sequence of operations
+        raise UserError(f"cannot read tensors from {path}: {_told(error)}") from error
     if not tensors:
         raise UserError(f"{path} holds no tensors")
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind not in "biu" and not np.isfinite(tensor).all():
+            raise UserError(f"{path}: the tensor {name} has numbers that are not finite")
     return tensors
 
 
+def _told(error: Exception) -> str:
+    """What is wrong with a file, without NumPy's advice to run the code in it."""
+    return "it holds Python objects" if "pickle" in str(error) else first_line(error)
+
+
+def _check_unpacked(file: zipfile.ZipFile, path: Path) -> None:
+    """Raises ValueError for a zip that unpacks to far more than its size."""
+    unpacked = sum(entry.file_size for entry in file.infolist())
+    if unpacked > max(_UNPACKED_BYTES, _UNPACKED_TIMES * path.stat().st_size):
+        raise ValueError(f"it would unpack to {unpacked / 2**30:.1f} GiB")
+
+
 def _read_numpy(path: Path) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(path) as packed:
+        _check_unpacked(packed, path)
     with np.load(path) as file:
         prefix = _PREFIX if any(name.startswith(_PREFIX) for name in file) else ""
         return {name.removeprefix(prefix): file[name] for name in file if name.startswith(prefix)}
@@ -68,18 +76,23 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     tensors = {}
     for name in (name for name in header if name != "__metadata__"):
         begin, end = (start + offset for offset in header[name]["data_offsets"])
-        tensors[name] = np.frombuffer(raw[begin:end], _SAFE_DTYPES[header[name]["dtype"]]).reshape(
-            header[name]["shape"]
-        )
+        part = memoryview(raw)[begin:end]  # no copy: any number of names may stand for the same numbers
+        tensors[name] = np.frombuffer(part, _SAFE_DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+    if sum(tensor.nbytes for tensor in tensors.values()) > len(raw):
+        raise ValueError("its tensors overlap")
     return tensors
 
 
 def _read_torch(path: Path) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(path) as file:
+        _check_unpacked(file, path)
         content = _Unpickler(file).load()
-    while isinstance(content, Mapping) and (inner := [key for key in _INNER if isinstance(content.get(key), Mapping)]):
-        content = content[inner[0]]
-    if not isinstance(content, Mapping) or not all(isinstance(tensor, np.ndarray) for tensor in content.values()):
+    for _ in range(_NESTED):  # a dictionary may hold itself
+        inner = [key for key in _INNER if isinstance(content, Mapping) and isinstance(content.get(key), Mapping)]
+        content = content[inner[0]] if inner else content
+    if not isinstance(content, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, np.ndarray) for name, tensor in content.items()
+    ):
         raise ValueError(f"expected tensors by name, or those in one of {', '.join(_INNER)}")
     return dict(content)
 
@@ -92,14 +105,16 @@ class _Unpickler(pickle.Unpickler):
         if place is None:
             raise ValueError("PyTorch did not write this zip")
         super().__init__(io.BytesIO(file.read(place)))
-        self._file, self._folder = file, place.removesuffix("data.pkl")
+        self._file, self._folder, self._storages = file, place.removesuffix("data.pkl"), {}
 
     def find_class(self, module: str, name: str) -> Any:
         return _KNOWN.get((module, name), _Items)
 
     def persistent_load(self, place: tuple) -> np.ndarray:
         _, dtype, key, *_ = place
-        return np.frombuffer(self._file.read(f"{self._folder}data/{key}"), dtype)
+        if key not in self._storages:  # tensors may share one, any number of times
+            self._storages[key] = self._file.read(f"{self._folder}data/{key}")
+        return np.frombuffer(self._storages[key], dtype)
 
 
 class _Items(dict):
@@ -113,9 +128,11 @@ class _Items(dict):
 
 
 def _tensor(storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *rest: Any) -> np.ndarray:
-    """Part of a storage; raises ValueError where it does not lie inside."""
+    """A view of a part of a storage; raises ValueError where it does not lie inside, or repeats numbers."""
     size = storage.itemsize
-    return np.ndarray(shape, storage.dtype, storage, offset * size, tuple(stride * size for stride in strides)).copy()
+    if math.prod(shape) > storage.size:
+        raise ValueError(f"a tensor of shape {shape} in a storage of {storage.size} numbers")
+    return np.ndarray(shape, storage.dtype, storage, offset * size, tuple(stride * size for stride in strides))
 
 
 _STORAGES = dict(

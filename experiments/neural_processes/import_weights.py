@@ -148,7 +148,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
         is_word = value.isidentifier() and not keyword.iskeyword(value)
         try:
             changes[field] = value if is_word else ast.literal_eval(value)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
             raise UserError(f"--set {text}: expected field=value, the value a Python literal or a word") from error
     return changes
 

@@ -31,6 +31,7 @@ from experiments.regression.fit import check_fit
 from experiments.regression.measures import measures, oracle, over_counts, predictor, programs
 from experiments.tasks import TASKS
 from experiments.tasks.pixels import Pixels
+from kvq_jax.domains import Count, Increasing
 from kvq_jax.models import MODELS, Points
 
 SECTIONS = ("task", "data", "model")
@@ -42,20 +43,17 @@ class ImageSettings:
 
     name: str
     source: str  # digits, archive or tfds
-    validation_images: int  # the last of the training images, held out
+    validation_images: Count  # the last of the training images, held out
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation(TaskEvaluation):
     """What this experiment adds to the config's `evaluation` section."""
 
-    counts: tuple  # numbers of observations, increasing; none: as many as the task draws
-    example_counts: tuple
+    counts: Increasing  # numbers of observations, increasing; none: as many as the task draws
+    example_counts: Increasing
 
     def __post_init__(self):
-        for name in ("counts", "example_counts"):
-            if list(getattr(self, name)) != sorted(set(getattr(self, name))):
-                raise ValueError(f"{name} must be increasing numbers, got {getattr(self, name)}")
         if bool(self.counts) != bool(self.example_counts):
             raise ValueError(
                 f"counts={self.counts} and example_counts={self.example_counts}: both have numbers, or none"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import jax
 from flax import linen as nn
 
-from experiments.harness.errors import ConfigError
+from experiments.harness.errors import ConfigError, first_line
 from experiments.regression.measures import predictor
 from experiments.tasks import Task
 from kvq_jax.models import Points
@@ -28,7 +28,7 @@ def check_fit(model: nn.Module, init: Callable, task: Task, slots: Sequence[int]
         variables = jax.eval_shape(init, jax.random.key(0))
         predicted = jax.eval_shape(predict, variables, task.context, task.target)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{misfit} {_first_line(error)}") from error
+        raise ConfigError(f"{misfit} {first_line(error)}") from error
     if predicted.shape != task.target.y.shape:
         outputs, expected = predicted.shape[-1], task.target.y.shape[-1]
         raise ConfigError(f"{misfit} it predicts {outputs} outputs (dim_y) where a target has {expected}")
@@ -38,7 +38,7 @@ def check_fit(model: nn.Module, init: Callable, task: Task, slots: Sequence[int]
             jax.eval_shape(predict, variables, _with_slots(task.context, number), task.target)
         except (TypeError, ValueError) as error:
             reason = "it needs the same number of context points in every task"
-            raise ConfigError(f"{misfit} {reason} ({_first_line(error)})") from error
+            raise ConfigError(f"{misfit} {reason} ({first_line(error)})") from error
 
 
 def _with_slots(context: Points, number: int) -> Points:
@@ -46,7 +46,3 @@ def _with_slots(context: Points, number: int) -> Points:
     *lead, _, _ = context.x.shape
     x, y = (jax.ShapeDtypeStruct((*lead, number, part.shape[-1]), part.dtype) for part in context[:2])
     return Points(x, y, jax.ShapeDtypeStruct((*lead, number), bool))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -1,10 +1,13 @@
 """Sets of images of which one is of another class (Intention paper, Section 5.5, Appendix 8)."""
 
 import dataclasses
+from typing import Annotated
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+
+from kvq_jax.domains import Within
 
 
 class Images(flax.struct.PyTreeNode):
@@ -31,11 +34,7 @@ class AnomalySet(flax.struct.PyTreeNode):
 class Anomaly:
     """An image drawn uniformly, and set_size - 1 different ones of a class drawn uniformly among the others."""
 
-    set_size: int
-
-    def __post_init__(self):
-        if self.set_size < 3:
-            raise ValueError(f"set_size must be at least 3, got {self.set_size}: of two images neither is the anomaly")
+    set_size: Annotated[int, Within(3)]  # of two images neither is the anomaly
 
     def sample(self, key: jax.Array, data: Images) -> AnomalySet:
         """One set; its anomaly is at a place drawn uniformly."""

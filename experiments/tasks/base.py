@@ -10,7 +10,7 @@ A sampler is a frozen dataclass whose fields are the config's `task` section. It
     fill_points(draws, slots, size)     in slots of context and all points: the target holds the context first
     data() -> {split: arrays}           optional: the sampler's own data, of the splits train, validation and test
     answers(task) -> {method: [M, dy]}  optional: predictions in closed form, of methods that are told what to learn
-    oracle(task, x, mask)               optional: the MultivariateNormal law of targets of one output, given the truth
+    oracle(task, x, mask)               optional: the JointNormal law of targets of one output, given the truth
     exact                               with oracle(): whether the targets are drawn from this law
 """
 
@@ -22,6 +22,7 @@ import numpyro.distributions as dist
 
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob
 from kvq_jax.models.points import Points
+from kvq_jax.nn.predictions import JointNormal
 from kvq_jax.ops.linalg import one_task_at_a_time
 
 
@@ -52,9 +53,9 @@ def oracle_log_likelihood(sampler: Any, task: Task) -> dict[str, jax.Array]:
     return of_kinds(task)
 
 
-def marginals(joint: dist.MultivariateNormal) -> dist.Distribution:
+def marginals(joint: JointNormal) -> dist.Distribution:
     """The normal of each target alone: batch [M], event [1]."""
-    return factorised(joint.mean[..., None], jnp.sqrt(joint.variance)[..., None])
+    return factorised(joint.mean[..., None], joint.stddev[..., None])
 
 
 def student_noise(key: jax.Array, scale: tuple, freedom: float, shape: tuple[int, ...]) -> jax.Array:

@@ -1,10 +1,13 @@
 """Episodes of few-shot classification: a few images of each of some classes to learn from, others to classify."""
 
 import dataclasses
+from typing import Annotated
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+
+from kvq_jax.domains import Count, Within
 
 
 class Images(flax.struct.PyTreeNode):
@@ -33,15 +36,9 @@ class Episode(flax.struct.PyTreeNode):
 class Episodes:
     """`way` classes, drawn without replacement, labelled in that order; `shot` + `query` different images of each."""
 
-    way: int
-    shot: int
-    query: int
-
-    def __post_init__(self):
-        if self.way < 2 or self.shot < 1 or self.query < 1:
-            raise ValueError(
-                f"way is at least 2, shot and query at least 1, got {self.way}, {self.shot} and {self.query}"
-            )
+    way: Annotated[int, Within(2)]
+    shot: Count
+    query: Count
 
     def draw(self, key: jax.Array, member: jax.Array) -> jax.Array:
         """Numbers of the images of one episode [way, shot + query], a row for each label. Every class has so many."""

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from numpyro.util import not_jax_tracer
 
 from experiments.harness.size_classes import Law, Size, Slots
 from experiments.tasks.base import Task, student_noise
+from kvq_jax.domains import Count, Natural, NotNegativeRange, Positive, PositiveRange, Range
 from kvq_jax.models.points import Points, whole_mask
+from kvq_jax.nn.predictions import JointNormal
 from kvq_jax.ops import kernels
 from kvq_jax.ops.linalg import cholesky, matmul
 
@@ -68,30 +69,25 @@ class GaussianProcess:
     """
 
     kernel: str
-    length_scale: tuple
-    scale: tuple
-    period: tuple
-    noise: float
-    t_scale: tuple
-    t_freedom: float
-    position: tuple
-    min_context: int
-    max_context: int
-    min_targets: int
-    max_points: int
+    length_scale: PositiveRange
+    scale: PositiveRange
+    period: PositiveRange
+    noise: Positive
+    t_scale: NotNegativeRange
+    t_freedom: Positive
+    position: Range
+    min_context: Natural
+    max_context: Natural
+    min_targets: Count
+    max_points: Count
 
     def __post_init__(self):
         if self.kernel not in KERNELS:
             raise ValueError(f"unknown kernel {self.kernel!r} (known: {', '.join(KERNELS)})")
-        for name in ("length_scale", "scale", "period"):
-            if not 0 < getattr(self, name)[0] <= getattr(self, name)[1]:
-                raise ValueError(f"{name} must be 0 < lowest <= highest, got {getattr(self, name)}")
-        if not self.noise > 0:
-            raise ValueError(f"noise must be positive, got {self.noise}")
-        if not 0 <= self.min_context <= self.max_context <= self.max_points - self.min_targets or self.min_targets < 1:
+        if not self.min_context <= self.max_context <= self.max_points - self.min_targets:
             raise ValueError(
-                f"0 <= min_context <= max_context <= max_points - min_targets and 1 <= min_targets do not hold for "
-                f"{self.min_context}, {self.max_context}, {self.max_points} and {self.min_targets}"
+                f"min_context <= max_context <= max_points - min_targets does not hold for {self.min_context}, "
+                f"{self.max_context}, {self.max_points} and {self.min_targets}"
             )
 
     @property
@@ -166,7 +162,7 @@ class GaussianProcess:
         y = y if noise is None else y + noise
         return Points(x, y) if mask is None else Points(*(jnp.where(mask[:, None], of, 0) for of in (x, y)), mask)
 
-    def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> dist.MultivariateNormal:
+    def oracle(self, task: Task, x: jax.Array, mask: jax.Array | None = None) -> JointNormal:
         """The posterior of y at x [M, 1], given the context and the truth. Absent targets have mean 0 and variance 1.
 
         With the Cholesky factor L of K over context C and targets T, mean = L_TC L_CC^-1 y_C, and L_TT is the factor of
@@ -178,7 +174,7 @@ class GaussianProcess:
         factor = cholesky(_of_present(covariance, there))
         y = jnp.where(there[:n, None], task.context.y, 0)
         mean = matmul(factor[n:, :n], jax.scipy.linalg.solve_triangular(factor[:n, :n], y, lower=True))
-        return dist.MultivariateNormal(mean[:, 0], scale_tril=factor[n:, n:], validate_args=not_jax_tracer(mean))
+        return JointNormal(mean[:, 0], scale_tril=factor[n:, n:], validate_args=not_jax_tracer(mean))
 
     def _covariance(self, x: jax.Array, hyperparameters: Hyperparameters) -> jax.Array:
         """K [n, n] of y at x [n, 1]."""

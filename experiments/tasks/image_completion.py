@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from experiments.harness.size_classes import Law, Size, Slots
 from experiments.tasks.base import Task, student_noise
 from experiments.tasks.pixels import pixel_positions
+from kvq_jax.domains import Count, Natural, NotNegativeRange, Positive
 from kvq_jax.models.points import Points
 
 CENTRE = 0.5  # of value / 255, subtracted
@@ -34,18 +35,18 @@ class ImageCompletion:
       t_freedom: degrees of freedom of it; 2.1 is published.
     """
 
-    min_context: int
-    min_targets: int
-    max_points: int
-    target_cap: int
-    t_scale: tuple
-    t_freedom: float
+    min_context: Natural
+    min_targets: Count
+    max_points: Count
+    target_cap: Natural
+    t_scale: NotNegativeRange
+    t_freedom: Positive
 
     def __post_init__(self):
-        if self.min_context < 0 or self.min_targets < 1 or self.max_points <= self.min_context + self.min_targets:
+        if self.max_points <= self.min_context + self.min_targets:
             raise ValueError(
-                f"0 <= min_context, 1 <= min_targets and min_context + min_targets < max_points do not hold for "
-                f"{self.min_context}, {self.min_targets} and {self.max_points}"
+                f"min_context + min_targets < max_points does not hold for {self.min_context}, {self.min_targets} and "
+                f"{self.max_points}"
             )
         if self.target_cap and self.target_cap <= self.min_targets:
             raise ValueError(f"target_cap={self.target_cap} leaves no number of targets from {self.min_targets} on")

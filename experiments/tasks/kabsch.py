@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.tasks.base import Task
+from kvq_jax.domains import Count, NotNegative, Positive, PositiveRange, Range
 from kvq_jax.models.points import Points
 from kvq_jax.ops import intention
 
@@ -27,22 +28,17 @@ class Kabsch:
     """
 
     dimension: int  # 2 or 3
-    pairs: int
-    queries: int
-    point_std: float
-    angle: tuple  # radians; (0, 2 pi) for all rotations of the plane
-    scale: tuple
-    translation_std: float
-    noise_std: float
+    pairs: Count
+    queries: Count
+    point_std: Positive
+    angle: Range  # radians; (0, 2 pi) for all rotations of the plane
+    scale: PositiveRange
+    translation_std: NotNegative
+    noise_std: NotNegative
 
     def __post_init__(self):
         if self.dimension not in (2, 3):
             raise ValueError(f"dimension is 2 or 3, not {self.dimension}")
-        if self.pairs < 1 or self.queries < 1:
-            raise ValueError(f"pairs and queries must be at least 1, got {self.pairs} and {self.queries}")
-        for name in ("angle", "scale"):
-            if len(getattr(self, name)) != 2 or not getattr(self, name)[0] <= getattr(self, name)[1]:
-                raise ValueError(f"{name} is (smallest, largest), got {getattr(self, name)}")
 
     def sample(self, key: jax.Array, data: None) -> Task:
         """One map: N pairs as the context, M queries with their images as targets, all [., d]. `data` is not used."""

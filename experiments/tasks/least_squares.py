@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from kvq_jax.domains import Count
 from kvq_jax.ops import intention_weights
 
 
@@ -21,12 +22,8 @@ class LinearTask(NamedTuple):
 class LeastSquares:
     """y = x w without noise, w ~ N(0, I_d) and x ~ N(0, I_d) (Appendix 2, Eq. 6)."""
 
-    points: int
-    dimension: int
-
-    def __post_init__(self):
-        if self.points < 1 or self.dimension < 1:
-            raise ValueError(f"points and dimension must be at least 1, got {self.points} and {self.dimension}")
+    points: Count
+    dimension: Count
 
     def sample(self, key: jax.Array, data: None) -> LinearTask:
         """One function and its points. `data` is not used."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.tasks.sets import SetSampler, SetTask
+from kvq_jax.domains import Count, Positive, Range
 from kvq_jax.models.mixture import Mixture
 
 
@@ -21,18 +22,10 @@ class Clustering(NamedTuple):
 class Mixtures(SetSampler):
     """`clusters` Gaussians of one `std`; means uniform in a box, weights Dirichlet(1, ..., 1)."""
 
-    clusters: int
-    dimension: int
-    position: tuple  # lowest and highest coordinate of a mean
-    std: float
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.clusters < 1 or self.dimension < 1 or not self.std > 0:
-            raise ValueError(
-                f"clusters and dimension must be at least 1 and std positive, got {self.clusters}, {self.dimension} "
-                f"and {self.std}"
-            )
+    clusters: Count
+    dimension: Count
+    position: Range  # lowest and highest coordinate of a mean
+    std: Positive
 
     def draw(self, key: jax.Array, data: None) -> SetTask:
         """max_size points of one mixture, with a Clustering as the truth. `data` is not used."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.tasks.base import Task, check_context, first_observed
+from kvq_jax.domains import Count, Natural
 from kvq_jax.models.points import Points
 
 
@@ -13,8 +14,8 @@ from kvq_jax.models.points import Points
 class Pixels:
     """From a pixel's position in [-1, 1]^2 to its intensity in [0, 1]: some pixels are observed, all are targets."""
 
-    min_context: int
-    max_context: int
+    min_context: Natural
+    max_context: Count
 
     def sample(self, key: jax.Array, data: jax.Array) -> Task:
         """One image of `data` [images, height, width] uint8, held on the device.

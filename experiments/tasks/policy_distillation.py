@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.tasks.base import Task
+from kvq_jax.domains import Count, Positive
 from kvq_jax.models.points import Points
 from kvq_jax.ops import intention, intention_weights
 
@@ -28,14 +29,10 @@ class PolicyDistillation:
     The paper's o ~ N(0, 1/4) is read as a variance, place_std = 0.5: it writes t ~ N(0, 1) in the same way.
     """
 
-    observations: int
-    target_std: float
-    place_std: float
-    linearised_alpha: float  # ridge of the untrained Intention that is given linearised inputs
-
-    def __post_init__(self):
-        if self.observations < 1 or not min(self.target_std, self.place_std, self.linearised_alpha) > 0:
-            raise ValueError("observations, target_std, place_std and linearised_alpha must be positive")
+    observations: Count
+    target_std: Positive
+    place_std: Positive
+    linearised_alpha: Positive  # ridge of the untrained Intention that is given linearised inputs
 
     def sample(self, key: jax.Array, data: None) -> Task:
         """One environment: context [N, 3] -> [N, 1], targets [2, 3] -> [2, 1]. `data` is not used."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.harness.size_classes import Law, Size, Slots
+from kvq_jax.domains import Count
 
 
 class SetTask(NamedTuple):
@@ -25,12 +26,12 @@ class SetSampler:
     An experiment whose batches share n gives `law`, `draw` and `fill` to its harness, another one `sample`.
     """
 
-    min_size: int
-    max_size: int
+    min_size: Count
+    max_size: Count
 
     def __post_init__(self):
-        if not 1 <= self.min_size <= self.max_size:
-            raise ValueError(f"1 <= min_size <= max_size does not hold for {self.min_size} and {self.max_size}")
+        if self.min_size > self.max_size:
+            raise ValueError(f"min_size <= max_size does not hold for {self.min_size} and {self.max_size}")
 
     @property
     def law(self) -> Law:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.tasks.base import Task, check_context, first_observed
+from kvq_jax.domains import Count, Natural, Range
 from kvq_jax.models.points import Points
 
 
@@ -19,12 +20,12 @@ class Sine:
       amplitude, phase, position: (lowest, highest) a, b and x.
     """
 
-    min_context: int
-    max_context: int
-    targets: int
-    amplitude: tuple
-    phase: tuple
-    position: tuple
+    min_context: Natural
+    max_context: Count
+    targets: Count
+    amplitude: Range
+    phase: Range
+    position: Range
 
     def __post_init__(self):
         check_context(self, self.targets)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.base import Task
+from kvq_jax.domains import Count, Fraction, NotNegative, NotNegativeRange
 from kvq_jax.models.points import Points
 
 ARMS = 5
@@ -33,12 +34,8 @@ class Wheel(NamedTuple):
 class Rewards:
     """How far rewards spread around their means."""
 
-    small_std: float
-    large_std: float
-
-    def __post_init__(self):
-        if self.small_std < 0 or self.large_std < 0:
-            raise ValueError(f"standard deviations are not negative, got {self.small_std} and {self.large_std}")
+    small_std: NotNegative
+    large_std: NotNegative
 
     def wheel(self, x, delta, small_noise, large_noise) -> Wheel:
         """The rounds at x [..., n, 2] from standard normal noise [..., n, 5] and [..., n]; all NumPy or all JAX."""
@@ -108,18 +105,11 @@ def sample_wheel(key: jax.Array, points: int, delta: float | jax.Array, rewards:
 class _Wheels:
     """What both readings have: the first rounds of a wheel are context, the last ones targets."""
 
-    context: int
-    targets: int
-    drop: float  # probability that a reward of the context is noise instead, N(0, 1), drawn anew in every step
-    small_std: float  # of Rewards
-    large_std: float
-
-    def __post_init__(self):
-        if self.context < 1 or self.targets < 1:
-            raise ValueError(f"context and targets must be at least 1, got {self.context} and {self.targets}")
-        if not 0 <= self.drop <= 1:
-            raise ValueError(f"drop is a probability, got {self.drop}")
-        self._rewards()
+    context: Count
+    targets: Count
+    drop: Fraction  # probability that a reward of the context is noise instead, N(0, 1), drawn anew in every step
+    small_std: NotNegative  # of Rewards
+    large_std: NotNegative
 
     def _rewards(self) -> Rewards:
         return Rewards(self.small_std, self.large_std)
@@ -139,7 +129,7 @@ class FixedWheels(_Wheels):
     A task is all wheels together, [wheels, n, ...]: one task is a batch of the published code.
     """
 
-    deltas: tuple
+    deltas: tuple[Fraction, ...]
 
     def data(self) -> dict[str, Wheel]:
         """The published wheels to train on; to validate and to test, unseen rounds of the same radii."""
@@ -159,7 +149,7 @@ class FixedWheels(_Wheels):
 class FreshWheels(_Wheels):
     """The paper's text: a new wheel for every task, its radius uniform in `delta`."""
 
-    delta: tuple
+    delta: NotNegativeRange
 
     def data(self) -> dict[str, None]:
         """Every wheel is drawn from a key."""

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count, Depth, Natural, NotNegative
 from kvq_jax.models.doors import Guarded
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
@@ -65,12 +66,12 @@ class IntentionRegressor(Initialised, Regressor):
     and a thousand features of size 5) is lost in rounding.
     """
 
-    key_features: Sequence[int] = (1000, 1000, 1000, 1000)
+    key_features: Sequence[Count] = (1000, 1000, 1000, 1000)
     activate_final: bool = False
     value: str = "identity"  # or 'shared'
-    weight_features: Sequence[int] = ()  # hidden widths of e_w; none: the identity
+    weight_features: Sequence[Count] = ()  # hidden widths of e_w; none: the identity
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # with weights, if weight_features
-    fourier_levels: int = 0  # position features of x: see kvq_jax.nn.fourier_features
+    fourier_levels: Natural = 0  # position features of x: see kvq_jax.nn.fourier_features
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
@@ -109,15 +110,15 @@ class AttentionRegressor(Initialised, Regressor):
     Haiku, whose `key_size` is the width of one head: 5 heads of 128, and 640 features from the attention to e_P.
     """
 
-    key_features: Sequence[int] = (128, 128, 128)
-    value_features: Sequence[int] = (128, 128, 128)
-    decoder_features: Sequence[int] = (128, 128)  # then one more layer, to dy
+    key_features: Sequence[Count] = (128, 128, 128)
+    value_features: Sequence[Count] = (128, 128, 128)
+    decoder_features: Sequence[Count] = (128, 128)  # then one more layer, to dy
     activate_final: bool = False  # of the encoders
     op: Op = "softmax"
-    num_heads: int = 5
-    head_features: int = 128
+    num_heads: Count = 5
+    head_features: Count = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
-    fourier_levels: int = 0
+    fourier_levels: Natural = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
@@ -135,10 +136,10 @@ class NeuralProcessRegressor(Initialised, Regressor):
     multiplies the mean and the targets separately: the mean is multiplied once, not once for each target.
     """
 
-    encoder_features: Sequence[int] = (2000, 2000, 16)
-    decoder_features: Sequence[int] = (2000, 2000, 2000)  # then one more layer, to dy
+    encoder_features: Sequence[Count] = (2000, 2000, 16)
+    decoder_features: Sequence[Count] = (2000, 2000, 2000)  # then one more layer, to dy
     activate_final: bool = False  # of the encoder
-    fourier_levels: int = 0
+    fourier_levels: Natural = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
@@ -162,12 +163,12 @@ class MAMLRegressor(Initialised, Regressor):
     Finn et al., 0.01, trains well. The kernels of fan_in_uniform keep the untrained model finite at both rates.
     """
 
-    features: Sequence[int] = (128, 128, 128, 128)  # then one more layer, to dy
-    inner_steps: int = 3
-    inner_rate: float = 0.1
+    features: Sequence[Count] = (128, 128, 128, 128)  # then one more layer, to dy
+    inner_steps: Depth = 3
+    inner_rate: NotNegative = 0.1
     first_order: bool = False
     kernel_init: str = dataclasses.field(default="fan_in_uniform", kw_only=True)
-    fourier_levels: int = 0
+    fourier_levels: Natural = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):

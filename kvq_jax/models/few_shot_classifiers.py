@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.few_shot import gradient_descent
 from kvq_jax.nn import MLP, Linear, Mixer, MultiHead, Op
 from kvq_jax.nn.mixer import Block, resolve
@@ -53,7 +54,7 @@ class IntentionClassifier(Block):
     """
 
     encoder: nn.Module
-    latent: int = 8192  # 32 with the Gaussian kernel
+    latent: Count = 8192  # 32 with the Gaussian kernel
     op: Op = FrozenDict(name="ls_svm", alpha=50.0, alpha_kind="softplus")
     kernel: str = "linear"  # a name of kvq_jax.ops.KERNELS
     gamma: float | str = "variance"  # the kernel's width: a number or a rule of kvq_jax.ops.kernels.BANDWIDTHS
@@ -83,12 +84,12 @@ class AttentionClassifier(Block):
     loss = "cross_entropy"
 
     encoder: nn.Module
-    latent: int = 512  # of e_H
-    value_features: Sequence[int] = (512, 512, 512, 512)
-    decoder_features: Sequence[int] = (512, 512, 512)  # then one more layer, to the classes
+    latent: Count = 512  # of e_H
+    value_features: Sequence[Count] = (512, 512, 512, 512)
+    decoder_features: Sequence[Count] = (512, 512, 512)  # then one more layer, to the classes
     op: Op = "softmax"
-    num_heads: int = 5
-    head_features: int = 512
+    num_heads: Count = 5
+    head_features: Count = 512
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
 
     @nn.compact
@@ -110,8 +111,8 @@ class NeuralProcessClassifier(nn.Module):
     loss = "cross_entropy"
 
     encoder: nn.Module
-    latent: int = 2048  # of e_H
-    decoder_features: Sequence[int] = (1024,)  # then one more layer, to the classes
+    latent: Count = 2048  # of e_H
+    decoder_features: Sequence[Count] = (1024,)  # then one more layer, to the classes
 
     @nn.compact
     def __call__(self, context_image, context_label, target_image, train: bool = False):
@@ -149,9 +150,9 @@ class MAMLClassifier(nn.Module):
     loss = "cross_entropy"
 
     encoder: nn.Module
-    inner_steps: int = 5
-    test_steps: int = 10  # where not train
-    inner_rate: float = 0.05
+    inner_steps: Depth = 5
+    test_steps: Depth = 10  # where not train
+    inner_rate: NotNegative = 0.05
     first_order: bool = False  # the outer gradient takes the inner gradients for constants
 
     @nn.compact

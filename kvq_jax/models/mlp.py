@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from flax import linen as nn
 
+from kvq_jax.domains import Count, Natural
 from kvq_jax.models.few_shot import Regressor, positions
 from kvq_jax.models.initialised import Initialised
 
@@ -19,8 +20,8 @@ class MLPRegressor(Initialised, Regressor):
     Raises ValueError for another number of context points than the first call's, or if shapes disagree.
     """
 
-    features: Sequence[int] = (256, 256, 256)  # then one more layer, to dy
-    fourier_levels: int = 0
+    features: Sequence[Count] = (256, 256, 256)  # then one more layer, to dy
+    fourier_levels: Natural = 0
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):

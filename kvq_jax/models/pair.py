@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count, Natural
 from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.nn import Mixer, Op
@@ -24,13 +25,13 @@ class PairRegressor(Initialised, Regressor):
     Raises ValueError if shapes disagree or a name is unknown.
     """
 
-    key_features: Sequence[int] = (128, 128)
-    value_features: Sequence[int] = (128, 128)
-    query_features: Sequence[int] = (128, 128)
-    decoder_features: Sequence[int] = (128, 128)  # then one more layer, to dy
+    key_features: Sequence[Count] = (128, 128)
+    value_features: Sequence[Count] = (128, 128)
+    query_features: Sequence[Count] = (128, 128)
+    decoder_features: Sequence[Count] = (128, 128)  # then one more layer, to dy
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
-    num_heads: int = 0
-    head_features: int = 0
+    num_heads: Natural = 0
+    head_features: Natural = 0
     scaling: str = "none"  # of the heads, a name of kvq_jax.nn.SCALINGS
 
     @nn.compact

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count, Depth, Part
 from kvq_jax.nn import Former, Linear
 from kvq_jax.nn.mixer import Block
 
@@ -25,10 +26,10 @@ class SetAnomalyDetector(Block):
     """
 
     layer: str = "transformer"  # a name of kvq_jax.nn.FORMERS
-    num_layers: int = 4
-    features: int = 1024
-    input_dropout: float = 0.2
-    dropout: float = 0.0  # of the layers' residual branches and of the head
+    num_layers: Depth = 4
+    features: Count = 1024
+    input_dropout: Part = 0.2
+    dropout: Part = 0.0  # of the layers' residual branches and of the head
     options: Mapping[str, Any] = FrozenDict()  # fields of the layer, such as hidden or num_heads
 
     @nn.compact

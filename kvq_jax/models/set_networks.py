@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.domains import Count, Depth
 from kvq_jax.names import choose
 from kvq_jax.nn import ISAB, MLP, PMA, SAB, Linear, Mixer, SetBlock, set_mean
 from kvq_jax.nn.mlp import parameter
@@ -52,15 +53,15 @@ class SetNetwork(SetBlock):
     """
 
     encoder: str = "sab"  # a name of ENCODERS
-    encoder_layers: int = 2
+    encoder_layers: Depth = 2
     activate_last: bool = True  # whether the last row-wise layer of an encoder has its ReLU; blocks always do
-    num_inducing: int = 16  # of each ISAB
+    num_inducing: Count = 16  # of each ISAB
     pooling: str = "pma"  # a name of POOLINGS
-    num_seeds: int = 1  # of PMA
-    decoder_layers: int = 0  # SABs after the pooling
-    head: Sequence[int] = ()  # widths of the layers with ReLU before the last, linear one
-    num_outputs: int = 1
-    out_features: int = 1
+    num_seeds: Count = 1  # of PMA
+    decoder_layers: Depth = 0  # SABs after the pooling
+    head: Sequence[Count] = ()  # widths of the layers with ReLU before the last, linear one
+    num_outputs: Count = 1
+    out_features: Count = 1
     embed: bool = False  # a linear layer before the encoder, from elements of any width to dim
 
     @nn.compact

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count
 from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.nn import Mixer, Op, set_mean
@@ -32,7 +33,7 @@ class IntentionWeights(Initialised):
     untrained; here e_K has to find features that are near linear in x and ignore y. The paper does not give alpha.
     """
 
-    latent: int
+    latent: Count
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
 
     @nn.compact
@@ -50,8 +51,8 @@ class AttentionWeights(Initialised):
     heads mix to 5 s.
     """
 
-    latent: int
-    num_heads: int = 5
+    latent: Count
+    num_heads: Count = 5
     slope: float = 0.01  # tau
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     op: Op = "softmax"
@@ -69,7 +70,7 @@ class AttentionWeights(Initialised):
 class NeuralProcessWeights(Initialised):
     """prediction = e_P(mean_i e_H(x_i, y_i)) with two and four layers (Eq. 9)."""
 
-    latent: int
+    latent: Count
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -83,7 +84,7 @@ class MLPWeights(Initialised):
     The prediction depends on the order of the rows, and the first call fixes N. A masked row is a row of zeros.
     """
 
-    latent: int
+    latent: Count
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -97,8 +98,8 @@ class IntentionTarget(Initialised):
     The keys are raw, of rank 3 in 9 columns: the system needs its alpha, for which the paper gives no value.
     """
 
-    value_features: Sequence[int] = (512, 512)
-    decoder_features: Sequence[int] = (128,)  # then one more layer, to d
+    value_features: Sequence[Count] = (512, 512)
+    decoder_features: Sequence[Count] = (128,)  # then one more layer, to d
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")  # one that has weights
 
     @nn.compact
@@ -113,11 +114,11 @@ class AttentionTarget(Initialised):
     The mean and the width of a head are ours: see AttentionWeights and AttentionRegressor.
     """
 
-    value_features: Sequence[int] = (128, 128)
-    decoder_features: Sequence[int] = (2048,)  # then one more layer, to d
+    value_features: Sequence[Count] = (128, 128)
+    decoder_features: Sequence[Count] = (2048,)  # then one more layer, to d
     op: Op = "softmax"
-    num_heads: int = 5
-    head_features: int = 128
+    num_heads: Count = 5
+    head_features: Count = 128
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
 
     @nn.compact
@@ -132,8 +133,8 @@ class AttentionTarget(Initialised):
 class NeuralProcessTarget(Initialised):
     """prediction = e_P(mean_i e_H([K_i, V_i, Q_i])) (Eq. 21)."""
 
-    encoder_features: Sequence[int] = (512, 512)
-    decoder_features: Sequence[int] = (512, 512, 128)  # then one more layer, to d
+    encoder_features: Sequence[Count] = (512, 512)
+    decoder_features: Sequence[Count] = (512, 512, 128)  # then one more layer, to d
 
     @nn.compact
     def __call__(self, x, y, mask=None):
@@ -144,7 +145,7 @@ class NeuralProcessTarget(Initialised):
 class MLPTarget(Initialised):
     """prediction = e_P([K, V, Q]), all rows side by side (Eq. 22). Order and masks are as in MLPWeights."""
 
-    features: Sequence[int] = (512, 512, 512)  # then one more layer, to d
+    features: Sequence[Count] = (512, 512, 512)  # then one more layer, to d
 
     @nn.compact
     def __call__(self, x, y, mask=None):

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.domains import Count, Part
 from kvq_jax.names import choose
 
 
@@ -148,7 +149,7 @@ class ConvEncoder(nn.Module):
     Raises ValueError for images too small to be halved by every block too.
     """
 
-    features: Sequence[int] = (64, 64, 64, 64)
+    features: Sequence[Count] = (64, 64, 64, 64)
     statistics: str = "transductive"  # a name of STATISTICS
 
     @nn.compact
@@ -174,11 +175,11 @@ class ResNet12(nn.Module):
     Raises ValueError for images too small to be halved by every block too.
     """
 
-    features: Sequence[int] = (64, 160, 320, 640)
+    features: Sequence[Count] = (64, 160, 320, 640)
     statistics: str = "transductive"  # a name of STATISTICS
     pool: bool = False
-    drop_rate: float = 0.0  # with a random stream 'dropout'
-    drop_size: int = 5  # of the squares of DropBlock
+    drop_rate: Part = 0.0  # with a random stream 'dropout'
+    drop_size: Count = 5  # of the squares of DropBlock
 
     @nn.compact
     def __call__(self, image: Array, train: bool = False) -> Array:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.domains import Count, Depth
 from kvq_jax.names import choose
 from kvq_jax.nn.heads import attend, merge_heads, split_heads
 from kvq_jax.nn.mixer import Block, Mixer, Op
@@ -50,15 +51,15 @@ class RFF(MLP):
 class SetBlock(Block):
     """The fields that all blocks share; see the table above."""
 
-    dim: int  # width of the output and of the projections
-    num_heads: int = 4
+    dim: Count  # width of the output and of the projections
+    num_heads: Count = 4
     op: Op = "softmax"
     residual: str = "code"  # a name of RESIDUALS
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS
     layer_norm: bool = False
     use_output: bool = False
     use_bias: bool = True
-    rff_layers: int = 1  # linear + ReLU, each of width dim
+    rff_layers: Depth = 1  # linear + ReLU, each of width dim
     kernel_init: KernelInit = "fan_in_uniform"  # PyTorch's, the released code's
     bias_init: BiasInit = "fan_in_uniform"
 
@@ -152,7 +153,7 @@ class ISAB(SetBlock):
     tensor of three dimensions, sqrt(6 / (dim (m + 1))), which is not that of a matrix [m, dim]. Raises as `MAB`.
     """
 
-    num_inducing: int = 32
+    num_inducing: Count = 32
 
     @nn.compact
     def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
@@ -170,7 +171,7 @@ class PMA(SetBlock):
     it. Raises as `MAB`.
     """
 
-    num_seeds: int = 1
+    num_seeds: Count = 1
     use_rff: bool = False
 
     @nn.compact

@@ -62,7 +62,7 @@ def test_a_worker_reports_what_its_process_says(tmp_path):
         ("--config.train.batch_size=many", UserError, "batch_size"),
     ):
         with pytest.raises(error, match=said):
-            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path)
+            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path, set())
 
 
 def test_figures_and_their_numbers(runs, tmp_path):

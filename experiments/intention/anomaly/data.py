@@ -13,6 +13,7 @@ from experiments.data.errors import DataError
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.tasks.anomaly import Images
+from kvq_jax.domains import Count, Seed, Share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,13 +23,9 @@ class DataSettings:
     name: str  # a name of DATA
     source: str
     splits: str  # a name of SPLITTINGS
-    validation_fraction: float
-    test_fraction: float  # of the classes, where the splits are 'classes'
-    seed: int  # of the splits
-
-    def __post_init__(self):
-        if not (0 < self.validation_fraction < 1 and 0 < self.test_fraction < 1):
-            raise ValueError("validation_fraction and test_fraction must lie between 0 and 1")
+    validation_fraction: Share
+    test_fraction: Share  # of the classes, where the splits are 'classes'
+    seed: Seed  # of the splits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +35,7 @@ class RawPixelsPCA:
     Models train worse on whitened ones, where the faint details of the last components weigh as much as the first.
     """
 
-    dimension: int
+    dimension: Count
 
     def __call__(self, data: DataSet, train: np.ndarray, data_dir: str | None) -> tuple[np.ndarray, dict]:
         """Data, indices of its training images -> features [n, dimension] of all images, facts for result.json."""

@@ -18,6 +18,7 @@ from experiments.harness.evaluation import over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.intention.anomaly import data as anomaly_data
 from experiments.tasks.anomaly import Anomaly, Images
+from kvq_jax.domains import Count
 from kvq_jax.models import SetAnomalyDetector
 
 SECTIONS = ("task", "data", "features", "model")
@@ -27,9 +28,9 @@ SECTIONS = ("task", "data", "features", "model")
 class Evaluation:
     """What this experiment adds to the config's `evaluation` section."""
 
-    tasks: int
-    batch_size: int  # sets evaluated at once
-    example_sets: int  # kept for the figure
+    tasks: Count
+    batch_size: Count  # sets evaluated at once
+    example_sets: Count  # kept for the figure
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

@@ -16,6 +16,7 @@ from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.tasks.episodes import Episode, Episodes, Images
+from kvq_jax.domains import Count
 from kvq_jax.models import CLASSIFIERS
 from kvq_jax.models.few_shot_classifiers import LOSSES
 from kvq_jax.nn import ENCODERS
@@ -28,7 +29,7 @@ class DataSettings:
     """The config's `data` section."""
 
     source: str  # a key of image_classes.SOURCES
-    size: int  # images are resized to size x size pixels
+    size: Count  # images are resized to size x size pixels
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

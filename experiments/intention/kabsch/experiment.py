@@ -19,6 +19,7 @@ from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.regression.experiment import regression
 from experiments.regression.measures import predictor
 from experiments.tasks.kabsch import Kabsch
+from kvq_jax.domains import Count
 from kvq_jax.models import MODELS
 
 SECTIONS = ("task", "model")
@@ -29,7 +30,7 @@ class Evaluation(TaskEvaluation):
     """What this experiment adds to the config's `evaluation` section. The example tasks are maps of the point cloud."""
 
     cloud: str  # 'rabbit', the drawn one, or a .obj, .ply or .npy file, its path absolute or relative to --data_dir
-    cloud_points: int  # of the cloud, drawn without replacement
+    cloud_points: Count  # of the cloud, drawn without replacement
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

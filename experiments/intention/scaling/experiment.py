@@ -15,6 +15,7 @@ from experiments.harness import settings
 from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.tasks.least_squares import LeastSquares, oracle
+from kvq_jax.domains import Positive
 from kvq_jax.models import WEIGHT_REGRESSORS
 
 SECTIONS = ("task", "model")
@@ -24,11 +25,7 @@ SECTIONS = ("task", "model")
 class Evaluation(TaskEvaluation):
     """What this experiment adds to the config's `evaluation` section."""
 
-    threshold: float  # the search for a size ends at this mean squared error of a coordinate, whose variance is 1
-
-    def __post_init__(self):
-        if not self.threshold > 0:
-            raise ValueError(f"threshold must be positive, got {self.threshold}")
+    threshold: Positive  # the search for a size ends at this mean squared error of a coordinate, whose variance is 1
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

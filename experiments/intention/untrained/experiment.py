@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings, timing
 from experiments.harness.evaluation import Summary, summarise
+from kvq_jax.domains import Count, NotNegative, Positive, Seed
 from kvq_jax.ops import OPERATORS, intention, softmax_attention
 from kvq_jax.ops.linalg import gram, transpose
 from kvq_jax.ops.scaling import MAP_SCALINGS, intention_map, map_variance
@@ -35,17 +36,17 @@ def measure(config: ConfigDict) -> Measured:
 class Regression:
     """Figure 4: predictions of operators for a noiseless linear function of the plane (Appendix 3)."""
 
-    ops: tuple  # names of OPERATORS
-    alpha: float  # of operators that have one
-    points: int  # keys; the paper does not give their number
-    queries: int
-    interpolation: float  # queries are uniform in [-interpolation, interpolation]^2,
-    extrapolation: float  # or in [-extrapolation, extrapolation]^2
-    weight_variance: float
-    key_covariance: tuple  # 2 x 2
-    draws: int  # functions over which Pearson's r is averaged
-    seed: int  # of the function that is drawn
-    draws_seed: int  # of those functions
+    ops: tuple[str, ...]  # names of OPERATORS
+    alpha: NotNegative  # of operators that have one
+    points: Count  # keys; the paper does not give their number
+    queries: Count
+    interpolation: Positive  # queries are uniform in [-interpolation, interpolation]^2,
+    extrapolation: Positive  # or in [-extrapolation, extrapolation]^2
+    weight_variance: NotNegative
+    key_covariance: tuple[tuple[float, float], tuple[float, float]]  # 2 x 2
+    draws: Count  # functions over which Pearson's r is averaged
+    seed: Seed  # of the function that is drawn
+    draws_seed: Seed  # of those functions
 
     def sample(self, key: jax.Array, span: float) -> tuple[jax.Array, ...]:
         """One function: query [queries, 2], |.| <= span; key [points, 2]; value [points, 1]; target [queries, 1]."""
@@ -86,9 +87,9 @@ class Slowdown:
     The paper's figure holds 1809 repetitions on a grid that it does not give; 7 x 7 sizes and 37 repeats make 1813.
     """
 
-    sizes: tuple  # of N, and of d
-    repeats: int
-    alpha: float
+    sizes: tuple[Count, ...]  # of N, and of d
+    repeats: Count
+    alpha: NotNegative
 
     def measure(self) -> Measured:
         """Metrics and examples <form>/slowdown [sizes of N, sizes of d, repeats], for the forms of _FORMS."""
@@ -111,11 +112,11 @@ class Slowdown:
 class MapVariance:
     """Figure 15: the variance of the Intention map of N random normal queries and keys, by scaling (Appendix 9)."""
 
-    points: tuple  # numbers N of queries, and of keys
-    most: int  # features
-    dimensions: int  # numbers of features, spaced geometrically from 1 to `most`; equal ones count once
-    draws: int  # maps for each variance
-    seed: int
+    points: tuple[Count, ...]  # numbers N of queries, and of keys
+    most: Count  # features
+    dimensions: Count  # numbers of features, spaced geometrically from 1 to `most`; equal ones count once
+    draws: Count  # maps for each variance
+    seed: Seed
 
     def measure(self) -> Measured:
         """Examples <scaling>/{variance,closed_form} [points, dimensions], and metrics <scaling>/relative_error.

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings
 from experiments.harness.evaluation import Summary, single
+from kvq_jax.domains import Count, NotNegative, Positive, Seed
 from kvq_jax.ops import OPERATORS
 
 SECTIONS = ("measure",)
@@ -19,16 +20,18 @@ SECTIONS = ("measure",)
 class Measure:
     """The config's `measure` section: points of y = sin(3 x) + 0.3 x, and features of x for keys and queries."""
 
-    points: int  # of the context, evenly spaced in [-context, context] and then moved
-    context: float
-    jitter: float  # standard deviation of that move
-    grid: int  # queries, evenly spaced in [-span, span]
-    span: float
-    features: int  # random ones
-    bandwidth: float  # q k' is about exp(-(x - x')^2 / (2 bandwidth^2))
-    seed: int  # of the context
-    feature_seed: int
-    labels: tuple  # operators that get labels although they take any values, beside those that take nothing else
+    points: Count  # of the context, evenly spaced in [-context, context] and then moved
+    context: Positive
+    jitter: NotNegative  # standard deviation of that move
+    grid: Count  # queries, evenly spaced in [-span, span]
+    span: Positive
+    features: Count  # random ones
+    bandwidth: Positive  # q k' is about exp(-(x - x')^2 / (2 bandwidth^2))
+    seed: Seed  # of the context
+    feature_seed: Seed
+    labels: tuple[
+        str, ...
+    ]  # operators that get labels although they take any values, beside those that take nothing else
 
     def random_features(self, x: jax.Array) -> jax.Array:
         """sqrt(2 / features) cos(w x + b) for random w and b: x [N, 1] -> [N, features]."""

@@ -15,6 +15,7 @@ from experiments.neural_processes.analyses import curves
 from experiments.neural_processes.gp import experiment as gp
 from experiments.neural_processes.predicting import curve
 from experiments.tasks.gaussian_process import GaussianProcess
+from kvq_jax.domains import Count
 from kvq_jax.models import family
 
 SECTIONS = gp.SECTIONS
@@ -27,7 +28,7 @@ class Evaluation(gp.Evaluation):
     Curves have example_counts[-1] context points.
     """
 
-    block_sizes: tuple  # of targets, for a model that predicts by blocks; () for the others
+    block_sizes: tuple[Count, ...]  # of targets, for a model that predicts by blocks; () for the others
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

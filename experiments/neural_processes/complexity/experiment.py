@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from experiments.harness import settings
 from experiments.harness.evaluation import Summary, single
 from experiments.neural_processes.complexity import programs
+from kvq_jax.domains import Count, Natural, NotNegative
 from kvq_jax.models import family
 
 SECTIONS = ("models", "series", "measurement")
@@ -28,14 +29,10 @@ _QUANTITIES = {
 class Measurement:
     """The config's `measurement` section."""
 
-    chunk: int  # points that a state of constant size takes at once
-    turns: int  # of a timing, which is their median
-    budget_s: float  # seconds to spend on a timing
-    dim_x: int  # inputs of the functions; the outputs are the models' own
-
-    def __post_init__(self):
-        if self.chunk < 1 or self.turns < 1:
-            raise ValueError(f"chunk and turns must be at least 1, got {self.chunk} and {self.turns}")
+    chunk: Count  # points that a state of constant size takes at once
+    turns: Count  # of a timing, which is their median
+    budget_s: NotNegative  # seconds to spend on a timing
+    dim_x: Count  # inputs of the functions; the outputs are the models' own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +42,10 @@ class Series:
     quantity: str  # memory or time
     phase: str  # a name of programs.PHASES
     vary: str  # what a size is: 'context' points, other 'points' (targets, new points), or a field of the models
-    sizes: tuple
-    fixed: int  # context points and other points where they do not vary
-    models: tuple  # names in the config's `models`
-    batch: int  # functions at once; 0: one, without a leading dimension
+    sizes: tuple[Count, ...]
+    fixed: Count  # context points and other points where they do not vary
+    models: tuple[str, ...]  # names in the config's `models`
+    batch: Natural  # functions at once; 0: one, without a leading dimension
 
     def __post_init__(self):
         settings.choose(_QUANTITIES, self.quantity, "quantity")

@@ -33,6 +33,7 @@ from experiments.regression.experiment import initialiser, training
 from experiments.regression.measures import measures, over_counts
 from experiments.tasks import Task
 from experiments.tasks.image_completion import ImageCompletion, without_replacement
+from kvq_jax.domains import Count, Increasing, Natural, Positive
 from kvq_jax.models import Points, family, padded
 
 SECTIONS = ("task", "data", "model")
@@ -44,35 +45,32 @@ class ImageSettings:
 
     name: str  # digits, mnist, emnist or celeba
     source: str  # digits, archive or tfds
-    size: int  # pixels along each side
+    size: Count  # pixels along each side
     crop: bool
-    validation_images: int
-    seen: tuple  # (first, last): classes first to last - 1 are seen
+    validation_images: Count
+    seen: tuple[Natural, Natural]  # (first, last): classes first to last - 1 are seen
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """The config's `evaluation` section, without what all experiments share."""
 
-    tasks: int  # images of each part, chosen once; all, where there are not more
-    batch_size: int  # images evaluated at once
-    subset: int  # images that are measured by number of observed pixels
-    counts: tuple  # numbers of observed pixels, increasing
-    least_std: float  # of the pixelwise reference: some pixels are black in all training images
-    fitted_images: int  # training images that the Gaussian process is fitted to,
-    fitted_pixels: int  # and the number of their pixels
-    example_images: int  # of each part
-    example_counts: tuple  # numbers of observed pixels of the pictures, increasing; all pixels come after them
-    example_samples: int
-    example_shown: tuple  # names of completion.DEMOS: what else is shown of these images
+    tasks: Count  # images of each part, chosen once; all, where there are not more
+    batch_size: Count  # images evaluated at once
+    subset: Count  # images that are measured by number of observed pixels
+    counts: Increasing  # numbers of observed pixels, increasing
+    least_std: Positive  # of the pixelwise reference: some pixels are black in all training images
+    fitted_images: Count  # training images that the Gaussian process is fitted to,
+    fitted_pixels: Count  # and the number of their pixels
+    example_images: Count  # of each part
+    example_counts: Increasing  # numbers of observed pixels of the pictures, increasing; all pixels come after them
+    example_samples: Count
+    example_shown: tuple[str, ...]  # names of completion.DEMOS: what else is shown of these images
 
     def __post_init__(self):
         for name in ("counts", "example_counts"):
-            if not getattr(self, name) or list(getattr(self, name)) != sorted(set(getattr(self, name))):
-                raise ValueError(f"{name} must be increasing numbers, got {getattr(self, name)}")
-        for name in ("tasks", "subset", "fitted_images", "example_images", "example_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if not getattr(self, name):
+                raise ValueError(f"{name} must be numbers, got none")
 
 
 class TestData(NamedTuple):

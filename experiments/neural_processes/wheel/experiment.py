@@ -17,6 +17,7 @@ from experiments.harness.experiment import Experiment
 from experiments.neural_processes.wheel import acting
 from experiments.regression.experiment import initialiser
 from experiments.tasks.wheel import ARMS, WHEELS, Rewards, Wheel, published_wheel, quadrant_arm, stack
+from kvq_jax.domains import Count, Fraction, NotNegative
 from kvq_jax.models import family
 
 SECTIONS = ("task", "model", "loss")
@@ -31,18 +32,18 @@ class Evaluation:
     """The config's `evaluation` section, without what all experiments share."""
 
     wheels: str  # published: one wheel for each delta, in `seeds` orders; fresh: new wheels for every seed
-    deltas: tuple
-    rounds: int
-    seeds: int
-    batch_size: int  # seeds that play at once
-    last: int  # rounds at the end, whose mean regret is the simple regret
-    exploration: float  # of UCB: mean + exploration * standard deviation
-    stages: int  # of the buffer of a model without a state of constant size: acting.in_buffer
-    example_seeds: int
+    deltas: tuple[Fraction, ...]
+    rounds: Count
+    seeds: Count
+    batch_size: Count  # seeds that play at once
+    last: Count  # rounds at the end, whose mean regret is the simple regret
+    exploration: NotNegative  # of UCB: mean + exploration * standard deviation
+    stages: Count  # of the buffer of a model without a state of constant size: acting.in_buffer
+    example_seeds: Count
 
     def __post_init__(self):
         settings.choose(_ROUNDS, self.wheels, "config.evaluation.wheels")
-        if not 1 <= self.last <= self.rounds:
+        if self.last > self.rounds:
             raise ValueError(f"last={self.last} of {self.rounds} rounds")
         if self.wheels == "published" and self.rounds > PUBLISHED_ROUNDS:
             raise ValueError(f"rounds={self.rounds}: a published wheel has {PUBLISHED_ROUNDS}")

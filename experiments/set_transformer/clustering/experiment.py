@@ -18,6 +18,7 @@ from experiments.harness.experiment import Experiment
 from experiments.set_transformer.clustering import host
 from experiments.set_transformer.networks import network, training
 from experiments.tasks.mixtures import Mixtures
+from kvq_jax.domains import Count
 from kvq_jax.models import SetNetwork
 from kvq_jax.models.mixture import Mixture, em_step, log_joint, log_likelihood, mixture_of
 
@@ -29,15 +30,12 @@ _MIXTURES = ("0", "1", "_oracle")  # what the names of their metrics end in, in 
 class Evaluation(TaskEvaluation):
     """What this experiment adds to the config's `evaluation` section."""
 
-    em_tasks: int  # sets on which scikit-learn's EM runs, the first of `tasks`
-    em_starts: int  # of k-means++ on each, of which the best counts
+    em_tasks: Count  # sets on which scikit-learn's EM runs, the first of `tasks`
+    em_starts: Count  # of k-means++ on each, of which the best counts
 
     def __post_init__(self):
-        if not 1 <= self.em_tasks <= self.tasks or self.em_starts < 1:
-            raise ValueError(
-                f"1 <= em_tasks <= tasks and em_starts >= 1 do not hold for {self.em_tasks}, {self.tasks} and "
-                f"{self.em_starts}"
-            )
+        if self.em_tasks > self.tasks:
+            raise ValueError(f"em_tasks <= tasks does not hold for {self.em_tasks} and {self.tasks}")
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:

@@ -30,6 +30,7 @@ from typing import Any
 import jax
 from numpyro.distributions import Distribution
 
+from kvq_jax.domains import Count
 from kvq_jax.models.doors import Guarded
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.points import Points
@@ -54,7 +55,7 @@ class NeuralProcess(Guarded):
 
     slot_costs = (1.0, 1.0)  # of a slot of the context beside one of the targets, or of the points, in training
 
-    dim_y: int = 1
+    dim_y: Count = 1
 
     def __call__(self, context: Points, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
         """The predictive distribution at target_x [..., M, dx], of a kind that `predictive` lists."""

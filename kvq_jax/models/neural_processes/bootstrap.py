@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
+from kvq_jax.domains import Count
 from kvq_jax.models.neural_processes import conditional, predictive
 from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
@@ -54,8 +55,8 @@ class BNP(EncoderDecoder):
     layer, or the key is missing.
     """
 
-    train_samples: int = 4
-    eval_samples: int = 50
+    train_samples: Count = 4
+    eval_samples: Count = 50
 
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A mixture of eval_samples bootstraps; see NeuralProcess."""

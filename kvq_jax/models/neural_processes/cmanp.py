@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.conditioning import in_blocks
 from kvq_jax.models.neural_processes.lbanp import FRAME_NAMES, JointProcess, LevelProcess, branch_names
@@ -28,8 +29,8 @@ class CMANP(LevelProcess):
     to be given at once.
     """
 
-    num_latents: int = 128  # L_I, the rows of a level
-    num_block_latents: int = 128  # L_B, in each block
+    num_latents: Count = 128  # L_I, the rows of a level
+    num_block_latents: Count = 128  # L_B, in each block
     cross_op: Op | None = None
 
     def setup(self):
@@ -87,7 +88,7 @@ class CMANPAND(JointProcess, CMANP):
     the paper's; the released code never sets it.
     """
 
-    block_size: int = 5
+    block_size: Count = 5
 
     def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """sum over blocks of log p(block | context, blocks before it) / M of each task, [...]."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import jax
 
+from kvq_jax.domains import Count, Depth, Natural, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess
 from kvq_jax.models.points import Points, join
@@ -44,12 +45,12 @@ class EncoderDecoder(NeuralProcess):
     Raises ValueError if a name is unknown, or a depth leaves no layer.
     """
 
-    hidden: int = 128
-    pre_depth: int = 4  # layers of the pooling before the mean
-    post_depth: int = 2  # and after it
-    decoder_depth: int = 3
+    hidden: Count = 128
+    pre_depth: Depth = 4  # layers of the pooling before the mean
+    post_depth: Depth = 2  # and after it
+    decoder_depth: Depth = 3
     std_map: str = "softplus"  # a name of kvq_jax.models.neural_processes.predictive.STD_MAPS
-    std_floor: float = 0.1  # 0.1 caps the log-likelihood of an output at 1.38
+    std_floor: NotNegative = 0.1  # 0.1 caps the log-likelihood of an output at 1.38
     kernel_init: str = "fan_in_uniform"
     bias_init: str = "fan_in_uniform"
 
@@ -128,9 +129,9 @@ class Attentive(EncoderDecoder):
     context may come in parts.
     """
 
-    num_heads: int = 8  # 0: the op alone, without projections; see kvq_jax.nn.np_encoders
-    value_depth: int = 4  # layers for the values; self-attention replaces two of them, here and in pre_depth
-    key_depth: int = 2  # layers for keys and queries, which share them; 0: these are x
+    num_heads: Natural = 8  # 0: the op alone, without projections; see kvq_jax.nn.np_encoders
+    value_depth: Depth = 4  # layers for the values; self-attention replaces two of them, here and in pre_depth
+    key_depth: Depth = 2  # layers for keys and queries, which share them; 0: these are x
     op: Op = "softmax"
     scaling: str = "full"  # a name of kvq_jax.nn.SCALINGS; published: by sqrt(hidden), not by the width of a head
     self_attention: bool | int = True  # False: as in DeepMind's notebook; or the number of layers

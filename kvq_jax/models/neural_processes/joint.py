@@ -4,6 +4,7 @@ import dataclasses
 
 from flax import linen as nn
 
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
 from kvq_jax.nn.covariance_head import CovarianceHead
 
@@ -19,13 +20,13 @@ class JointHead(nn.Module):
 
     likelihood = "joint"
 
-    std_layers: int = 2
-    rank: int = 20
-    projector_depth: int = 4
-    diagonal_depth: int = 4
+    std_layers: Depth = 2
+    rank: Count = 20
+    projector_depth: Depth = 4
+    diagonal_depth: Depth = 4
     covariance: str = "cholesky"  # a name of kvq_jax.nn.covariance_head.COVARIANCES
     bound: bool = False
-    jitter: float = 0.0
+    jitter: NotNegative = 0.0
 
     def setup(self):
         super().setup()

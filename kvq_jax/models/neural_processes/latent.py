@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from flax.core import FrozenDict
 
+from kvq_jax.domains import Count, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed, renamings
@@ -47,10 +48,10 @@ class NP(Streamed):
     Raises ValueError if a name is unknown, a depth leaves no layer, or the key is missing.
     """
 
-    latent: int = 128
-    latent_floor: float = 0.1  # of sigma
-    train_samples: int = 4
-    eval_samples: int = 50
+    latent: Count = 128
+    latent_floor: NotNegative = 0.1  # of sigma
+    train_samples: Count = 4
+    eval_samples: Count = 50
     objective: str = "importance"  # a name of OBJECTIVES
 
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> dist.Distribution:

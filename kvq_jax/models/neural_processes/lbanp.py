@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from numpyro.distributions import Distribution
 
+from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess
 from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
@@ -37,15 +38,15 @@ class LevelProcess(NeuralProcess):
     Raises ValueError if a name is unknown, or num_heads does not divide features.
     """
 
-    features: int = 64
-    embed_depth: int = 4
-    hidden: int = 128  # of each GEGLU and of the predictor
-    num_heads: int = 4
-    num_layers: int = 6
+    features: Count = 64
+    embed_depth: Depth = 4
+    hidden: Count = 128  # of each GEGLU and of the predictor
+    num_heads: Count = 4
+    num_layers: Depth = 6
     op: Op = "softmax"
     residual: str = "normalized"  # a name of kvq_jax.nn.perceiver.PRENORM_RESIDUALS
     std_map: str = "exp"  # a name of predictive.STD_MAPS
-    std_floor: float = 0.0
+    std_floor: NotNegative = 0.0
     copy_layers: bool = True
 
     def setup(self):
@@ -155,7 +156,7 @@ class LBANP(LevelProcess):
     Encoding N points takes O(N n + n^2), M targets O(M n).
     """
 
-    num_latents: int = 128
+    num_latents: Count = 128
 
     def setup(self):
         super().setup()

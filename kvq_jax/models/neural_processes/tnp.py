@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
+from kvq_jax.domains import Count, Depth, Fraction, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, need_key
 from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
@@ -31,14 +32,14 @@ class TransformerProcess(NeuralProcess):
     key.
     """
 
-    features: int = 64
-    embed_depth: int = 4
-    hidden: int = 128  # of each layer's feed-forward and of the predictor
-    num_heads: int = 4
-    num_layers: int = 6
+    features: Count = 64
+    embed_depth: Depth = 4
+    hidden: Count = 128  # of each layer's feed-forward and of the predictor
+    num_heads: Count = 4
+    num_layers: Depth = 6
     op: Op = "softmax"
     copy_layers: bool = True
-    drop_y: float = 0.0
+    drop_y: Fraction = 0.0
 
     def setup(self):
         self.embedder = MLP((self.features,) * self.embed_depth, kernel_init="fan_in_uniform")
@@ -94,7 +95,7 @@ class MarginalProcess(TransformerProcess):
     """
 
     std_map: str = "exp"  # a name of predictive.STD_MAPS
-    std_floor: float = 0.0
+    std_floor: NotNegative = 0.0
     loss_points: str = "targets"  # a name of LOSS_POINTS
 
     def setup(self):
@@ -169,9 +170,9 @@ class TNPA(MarginalProcess):
     likelihood = "joint"
     slot_costs = (1.0, 2.0)
 
-    samples: int = 50
+    samples: Count = 50
     permute: bool = True
-    teacher_noise: float = 0.0
+    teacher_noise: NotNegative = 0.0
 
     def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
         size, total = context.x.shape[-2], target.x.shape[-2]

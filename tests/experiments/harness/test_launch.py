@@ -46,7 +46,7 @@ def test_a_measurement_is_a_result_like_any_other(config, tmp_path):
     }
     content = json.loads((tmp_path / "run" / "result.json").read_text())
     assert content == made.content and shown == [(made, tmp_path / "run")]
-    assert made.metrics == {"size": single(2)} and made.content["facts"] == {"what": "a size"}
+    assert made.content["metrics"] == {"size": single(2)} and made.content["facts"] == {"what": "a size"}
     assert made.overrides == {"measurement.size": 2} and len(made.code) == 16
     assert (made.steps, content["seeds"], content["config_hash"]) == ("0", [], config_hash(config))
     np.testing.assert_array_equal(made.examples["drawn"], [0, 1, 2])
@@ -56,6 +56,10 @@ def test_a_finished_measurement_is_left_alone_and_restart_keeps_the_old_folder(c
     run(config, tmp_path / "run")
     before = (tmp_path / "run" / "result.json").read_bytes()
     shown = []
+    run(config, tmp_path / "run", lambda *given: shown.append(given))
+    assert len(shown) == 1  # there was no picture: the run may have been killed before it
+    (tmp_path / "run" / "figure.png").write_bytes(b"")
+    shown.clear()
     again, told = run(config, tmp_path / "run", lambda *given: shown.append(given))
     assert "already finished" in told and (tmp_path / "run" / "result.json").read_bytes() == before and not shown
     run(config, tmp_path / "run", restart=True)

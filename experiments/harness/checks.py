@@ -1,0 +1,63 @@
+"""What is checked of a run before its folder is opened: every program of it is traced.
+
+A trace takes the shapes of arrays and computes nothing. JAX keeps it, so that what is traced here is not traced again
+when the run compiles it: the checks of training, validation and pictures, and of an evaluation of one size, only come
+earlier. Not so the evaluation of an experiment with size classes: its trace takes as long as the rest of the start, and
+is made where the run comes to it.
+"""
+
+import math
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from experiments.harness.errors import ConfigError, first_line
+from experiments.harness.experiment import Experiment, PyTree
+from experiments.harness.placement import memory_bytes
+from experiments.harness.step import Program
+from kvq_jax import saved
+
+
+def check_model(experiment: Experiment) -> None:
+    """Raises ConfigError where the model is one that kvq_jax.save could not describe."""
+    try:
+        if experiment.model is not None:
+            saved.describe(experiment.model)
+    except ValueError as error:
+        raise ConfigError(f"config.model: {error}") from error
+
+
+def check_programs(program: Program, experiment: Experiment, seeds: np.ndarray, data: Mapping[str, PyTree]) -> None:
+    """Raises ConfigError where a program of the run cannot be made; `data` are those of the splits, on the device."""
+    state = _traced("config.model", program.init, seeds)
+    held = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    if held > memory_bytes():
+        raise ConfigError(f"config.model: the state of training takes {held / 2**30:.1f} GiB, more than there are")
+    _traced("the training", program.chunk, state, data["train"])
+    _traced("the validation", program.validate, state, data["validation"])
+    _traced("the examples", program.examples, state, data["test"])
+    if experiment.sizes is None:
+        _traced("the evaluation", program.evaluate, state, data["test"])
+
+
+def check_memory(compiled: jax.stages.Compiled) -> None:
+    """Raises ConfigError where a program takes more memory than there is."""
+    sizes, there = compiled.memory_analysis(), memory_bytes()
+    taken = sizes and sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+    if taken and taken > there:
+        gib = [f"{number / 2**30:.1f} GiB" for number in (taken, there)]
+        raise ConfigError(f"config.train: a step takes {gib[0]} of memory, and there are {gib[1]}")
+
+
+def _traced(what: str, program, *arguments) -> PyTree:
+    """The shapes of what a program returns."""
+    try:
+        return program.eval_shape(*arguments)
+    except Exception as error:  # of the model, the task, Flax or JAX: what cannot be traced, cannot be run
+        message = f"{what}: {first_line(error)}" if what.startswith("config.") else f"config: {what}: {_told(error)}"
+        raise ConfigError(message) from error
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -1,0 +1,75 @@
+"""How a process ends before its work is done: by a signal, or with the process that started it."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.errors import Stopped
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PARENT = "KVQ_JAX_PARENT"  # the process to end with
+_LOOK_EVERY_S, _PATIENCE_S = 0.5, 10.0
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Within it Ctrl-C and SIGTERM raise Stopped, once: a second signal ends the process as it would any other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number, frame):
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def environment_of_children() -> dict[str, str]:
+    """The environment of processes that shall not outlive this one."""
+    return os.environ | {_PARENT: str(os.getpid())}
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends a process that was started here: it is asked first."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:  # a compilation hears no signal
+        process.kill()
+
+
+def end_with_parent() -> None:
+    """Ends this process soon after the one that gave it its environment by `environment_of_children`, if any."""
+    parent = os.environ.get(_PARENT)
+    if parent is None:
+        return
+
+    def watch():
+        while os.getppid() == int(parent):
+            time.sleep(_LOOK_EVERY_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_PATIENCE_S)  # a compilation hears no signal
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def same_command(argv: Sequence[str]) -> str:
+    """What to type to go on where this process was stopped: its command, without --restart."""
+    spec = sys.modules["__main__"].__spec__
+    program = ["python", "-m", spec.name.removesuffix(".__main__")] if spec else [argv[0]]
+    kept = [argument for argument in argv[1:] if argument.lstrip("-").partition("=")[0] != "restart"]
+    return shlex.join([*program, *kept])
