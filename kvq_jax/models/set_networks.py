@@ -63,6 +63,11 @@ class SetNetwork(SetBlock):
     out_features: int = 1
     embed: bool = False  # a linear layer before the encoder, from elements of any width to dim
 
+    @property
+    def pma(self) -> dict[str, int]:
+        """The fields of the PMA that are not those of all blocks."""
+        return dict(num_seeds=self.num_seeds)
+
     @nn.compact
     def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features]."""
@@ -114,7 +119,7 @@ def _dot_product(net: SetNetwork, x: Array, mask: Array | None) -> Array:
 
 
 def _pma(net: SetNetwork, x: Array, mask: Array | None) -> Array:
-    return net.block(PMA, "pool", num_seeds=net.num_seeds)(x, mask=mask)
+    return net.block(PMA, "pool", **net.pma)(x, mask=mask)
 
 
 # Name -> function(network, x [..., N, a], mask) -> [..., N, dim].
@@ -157,8 +162,15 @@ SET_NETWORKS = {
     "isab16_mean": SetModel("ISAB (16) + Pooling", dict(encoder="isab", num_inducing=16, pooling="mean")),
     "rff_pma": SetModel("rFF + PMA", dict(encoder="rff", pooling="pma")),
     "sab_pma": SetModel("SAB + PMA", dict(encoder="sab", pooling="pma")),
-    "isab16_pma": SetModel("ISAB (16) + PMA", dict(encoder="isab", num_inducing=16, pooling="pma")),
-    "isab32_pma": SetModel("ISAB (32) + PMA", dict(encoder="isab", num_inducing=32, pooling="pma")),
-    "isab64_pma": SetModel("ISAB (64) + PMA", dict(encoder="isab", num_inducing=64, pooling="pma")),
+    **{
+        f"sab_pma{seeds}": SetModel(f"SAB + PMA ({seeds})", dict(encoder="sab", pooling="pma", num_seeds=seeds))
+        for seeds in (2, 4, 8)
+    },
+    **{
+        f"isab{points}_pma": SetModel(
+            f"ISAB ({points}) + PMA", dict(encoder="isab", num_inducing=points, pooling="pma")
+        )
+        for points in (1, 2, 4, 8, 16, 32, 64)
+    },
     "deep_sets": SetModel("DeepSets", dict(encoder="rff", activate_last=False, pooling="mean")),
 }

@@ -86,7 +86,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
-    trained = training(model, task, task.dimension, config.train.size_classes)
+    trained = training(model, task, (task.dimension,), config.train.size_classes)
     return Experiment(loss=loss, evaluate=evaluate, examples=examples, host=metrics, **trained)
 
 

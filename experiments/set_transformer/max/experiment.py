@@ -39,5 +39,5 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
     return Experiment(
-        loss=loss, evaluate=evaluate, examples=examples, **training(model, task, 1, config.train.size_classes)
+        loss=loss, evaluate=evaluate, examples=examples, **training(model, task, (1,), config.train.size_classes)
     )
