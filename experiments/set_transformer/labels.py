@@ -21,7 +21,7 @@ def own_op(result: Result) -> bool:
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
 _FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
-_SOURCES = ("omniglot", "folders", "digits")  # the paper's images first
+_SOURCES = ("celeba", "omniglot", "mini_imagenet", "cifar_fs", "folders", "digits")  # the paper's images first
 
 
 def variant(result: Result) -> tuple[bool, ...]:

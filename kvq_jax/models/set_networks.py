@@ -71,17 +71,24 @@ class SetNetwork(SetBlock):
     @nn.compact
     def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
         """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features]."""
-        encode, pool = choose(ENCODERS, self.encoder, "encoder"), choose(POOLINGS, self.pooling, "pooling")
-        if self.embed:
-            x = Linear(self.dim, **self.inits, name="embed")(x)
-        rows = pool(self, encode(self, x, mask), mask)
-        for index in range(self.decoder_layers):
-            rows = self.block(SAB, f"decoder_{index}")(rows)
+        rows = self.pooled(self.encoded(x, mask), mask)
         if rows.shape[-2] == self.num_outputs:
             return MLP((*self.head, self.out_features), **self.inits, name="head")(rows)
         side_by_side = rows.reshape(*rows.shape[:-2], -1)
         output = MLP((*self.head, self.num_outputs * self.out_features), **self.inits, name="head")(side_by_side)
         return output.reshape(*output.shape[:-1], self.num_outputs, self.out_features)
+
+    def encoded(self, x: Array, mask: Array | None) -> Array:
+        """What the encoder makes of the elements, for `__call__`: [..., N, a] -> [..., N, dim]."""
+        encode = choose(ENCODERS, self.encoder, "encoder")
+        return encode(self, Linear(self.dim, **self.inits, name="embed")(x) if self.embed else x, mask)
+
+    def pooled(self, x: Array, mask: Array | None) -> Array:
+        """What pooling and decoder make of that, for `__call__`: [..., N, dim] -> [..., rows, dim]."""
+        rows = choose(POOLINGS, self.pooling, "pooling")(self, x, mask)
+        for index in range(self.decoder_layers):
+            rows = self.block(SAB, f"decoder_{index}")(rows)
+        return rows
 
 
 def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | None], Array]:

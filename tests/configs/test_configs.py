@@ -25,6 +25,7 @@ from experiments.regression import experiment as regression
 from kvq_jax.fields import fields_of
 from kvq_jax.models import (
     CLASSIFIERS,
+    IMAGE_SET_DETECTORS,
     IMAGE_SET_NETWORKS,
     MODELS,
     SET_NETWORKS,
@@ -51,6 +52,7 @@ TABLES = {
     "set_transformer.max": SET_NETWORKS,
     "set_transformer.clustering": SET_NETWORKS,
     "set_transformer.counting": IMAGE_SET_NETWORKS,
+    "set_transformer.anomaly": IMAGE_SET_DETECTORS,
 }
 
 
