@@ -21,7 +21,8 @@ def own_op(result: Result) -> bool:
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
 _FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
-_SOURCES = ("celeba", "omniglot", "mini_imagenet", "cifar_fs", "folders", "digits")  # the paper's images first
+# Images, the papers' first.
+_SOURCES = ("celeba", "omniglot", "cifar100", "mini_imagenet", "cifar_fs", "folders", "digits")
 
 
 def variant(result: Result) -> tuple[bool, ...]:
@@ -31,7 +32,8 @@ def variant(result: Result) -> tuple[bool, ...]:
 
 def images(result: Result) -> tuple:
     """The images that a run saw, as a key to choose by; () where there are none."""
-    return (_SOURCES.index(result.axes["source"]), result.content["facts"]["data"]) if "source" in result.axes else ()
+    own = [_SOURCES.index(result.axes[axis]) for axis in ("source", "data") if axis in result.axes]
+    return (*own, result.content["facts"]["data"]) if own else ()
 
 
 def described(result: Result) -> str:

@@ -6,6 +6,7 @@ index of each. Beside it stands EM by scikit-learn on the first of these sets.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.set_transformer.clustering import host
 from experiments.set_transformer.networks import network, training
+from experiments.tasks.labelled_features import LabelledFeatures
 from experiments.tasks.mixtures import Mixtures
 from kvq_jax.models import SetNetwork
 from kvq_jax.models.mixture import Mixture, em_step, log_joint, log_likelihood, mixture_of
@@ -43,12 +45,22 @@ class Evaluation(TaskEvaluation):
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
     task = settings.build(Mixtures, config.task, "config.task")
+    return clustering(task, task.dimension, config, evaluation)
+
+
+def clustering(
+    task: Mixtures | LabelledFeatures, dimension: int, config: ConfigDict, evaluation: dict, **own: Any
+) -> Experiment:
+    """The clustering of sets of points [N, dimension] that `task` draws; own: `data` and `facts` of the Experiment.
+
+    Raises ConfigError.
+    """
     model = network(config)
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
-    _check_outputs(model, task)
+    _check_outputs(model, task.clusters, dimension)
 
     def predicted(variables, sets):
-        return mixture_of(model.apply(variables, sets.x, mask=sets.mask), task.dimension)
+        return mixture_of(model.apply(variables, sets.x, mask=sets.mask), dimension)
 
     def loss(variables, batch, key):
         return -log_likelihood(predicted(variables, batch), batch.x, batch.mask).mean(), ({}, {})
@@ -86,17 +98,17 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
-    trained = training(model, task, (task.dimension,), config.train.size_classes)
+    trained = training(model, task, (dimension,), config.train.size_classes) | own
     return Experiment(loss=loss, evaluate=evaluate, examples=examples, host=metrics, **trained)
 
 
-def _check_outputs(model: SetNetwork, task: Mixtures) -> None:
+def _check_outputs(model: SetNetwork, clusters: int, dimension: int) -> None:
     """Raises ConfigError where the rows of the model are not the components of a mixture."""
-    if model.num_outputs != task.clusters:
-        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {task.clusters} clusters")
+    if model.num_outputs != clusters:
+        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {clusters} clusters")
     try:
         rows = jax.ShapeDtypeStruct((model.num_outputs, model.out_features), jnp.float32)
-        jax.eval_shape(lambda rows: mixture_of(rows, task.dimension), rows)
+        jax.eval_shape(lambda rows: mixture_of(rows, dimension), rows)
     except ValueError as error:
         raise ConfigError(f"config.model.out_features: {error}") from error
 

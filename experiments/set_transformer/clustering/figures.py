@@ -14,7 +14,7 @@ from experiments.set_transformer.clustering.tables import CONFIG
 from experiments.set_transformer.labels import label, own_op, variant
 from kvq_jax.models.mixture import Mixture, log_joint, log_likelihood
 
-_COLOURS = (drawing.BLUE, drawing.RED, drawing.GREEN, drawing.AMBER, drawing.VIOLET, drawing.INK)
+COLOURS = (drawing.BLUE, drawing.RED, drawing.GREEN, drawing.AMBER, drawing.VIOLET, drawing.INK)
 _SHOWN = 4  # sets
 _BEST = ("isab16_pma", "isab32_pma", "isab64_pma", "sab_pma")  # whose clusterings are drawn, if they are there
 _PANELS = {
@@ -49,7 +49,7 @@ def _draw(result: Result, path: Path) -> Path:
     rows = []
     for number, line in enumerate(axes):
         x = arrays["x"][number][arrays["there"][number]]
-        found = {name: _mixture(arrays, name, number) for name in _PANELS if name != "em"}
+        found = {name: mixture_of_example(arrays, name, number) for name in _PANELS if name != "em"}
         starts = result.config["evaluation"]["em_starts"]
         em = fit(x, len(found["truth"].mean), starts)
         found["em"] = Mixture(np.log(em.weights_), em.means_, np.sqrt(em.covariances_))
@@ -63,7 +63,7 @@ def _draw(result: Result, path: Path) -> Path:
     return drawing.save(figure, path, ["set", "mixture", "log_likelihood"], rows)
 
 
-def _mixture(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Mixture:
+def mixture_of_example(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Mixture:
     """The mixture `name` of an example, of the trained network."""
     rows = arrays[name if name in arrays else f"trained/{name}"][number]
     dimension = (rows.shape[-1] - 1) // 2
@@ -73,7 +73,7 @@ def _mixture(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Mixtur
 def _draw_clustering(axis: Axes, x: np.ndarray, mixture: Mixture) -> None:
     component = np.asarray(log_joint(mixture, x).argmax(-1))
     for number, (mean, std) in enumerate(zip(mixture.mean, mixture.std)):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         axis.plot(*x[component == number].T[:2], ".", color=colour, markersize=1.5)
         weight = float(np.exp(mixture.log_weight[number]))
         look = dict(fill=False, edgecolor=colour, linewidth=0.6 + 2 * weight)
