@@ -22,7 +22,10 @@ def own_op(result: Result) -> bool:
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
 _FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
 # Images, the papers' first.
-_SOURCES = ("celeba", "omniglot", "cifar100", "mini_imagenet", "cifar_fs", "folders", "digits")
+_SOURCES = (
+    *("celeba", "omniglot", "cifar100", "hdf5", "off"),
+    *("mini_imagenet", "cifar_fs", "folders", "digits", "surfaces"),
+)
 
 
 def variant(result: Result) -> tuple[bool, ...]:

@@ -52,6 +52,7 @@ TABLES = {
     "set_transformer.max": SET_NETWORKS,
     "set_transformer.clustering": SET_NETWORKS,
     "set_transformer.features": SET_NETWORKS,
+    "set_transformer.clouds": SET_NETWORKS,
     "set_transformer.counting": IMAGE_SET_NETWORKS,
     "set_transformer.anomaly": IMAGE_SET_DETECTORS,
 }
