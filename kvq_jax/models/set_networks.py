@@ -69,9 +69,12 @@ class SetNetwork(SetBlock):
         return dict(num_seeds=self.num_seeds)
 
     @nn.compact
-    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
-        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features]."""
-        rows = self.pooled(self.encoded(x, mask), mask)
+    def __call__(self, x: Array, *, mask: Array | None = None, seeds: Array | None = None) -> Array:
+        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features].
+
+        Where fewer outputs than seeds are asked for, seeds [..., num_seeds] says which; no other row looks at the rest.
+        """
+        rows = self.pooled(self.encoded(x, mask), mask, seeds)
         if rows.shape[-2] == self.num_outputs:
             return MLP((*self.head, self.out_features), **self.inits, name="head")(rows)
         side_by_side = rows.reshape(*rows.shape[:-2], -1)
@@ -83,11 +86,11 @@ class SetNetwork(SetBlock):
         encode = choose(ENCODERS, self.encoder, "encoder")
         return encode(self, Linear(self.dim, **self.inits, name="embed")(x) if self.embed else x, mask)
 
-    def pooled(self, x: Array, mask: Array | None) -> Array:
+    def pooled(self, x: Array, mask: Array | None, seeds: Array | None = None) -> Array:
         """What pooling and decoder make of that, for `__call__`: [..., N, dim] -> [..., rows, dim]."""
         rows = choose(POOLINGS, self.pooling, "pooling")(self, x, mask)
         for index in range(self.decoder_layers):
-            rows = self.block(SAB, f"decoder_{index}")(rows)
+            rows = self.block(SAB, f"decoder_{index}")(rows, mask=seeds)
         return rows
 
 

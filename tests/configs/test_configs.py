@@ -51,6 +51,7 @@ TABLES = {
     "intention.few_shot_classification": CLASSIFIERS,
     "set_transformer.max": SET_NETWORKS,
     "set_transformer.clustering": SET_NETWORKS,
+    "set_transformer.clusters": SET_NETWORKS,
     "set_transformer.features": SET_NETWORKS,
     "set_transformer.clouds": SET_NETWORKS,
     "set_transformer.counting": IMAGE_SET_NETWORKS,

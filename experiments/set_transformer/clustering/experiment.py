@@ -60,7 +60,8 @@ def clustering(
     _check_outputs(model, task.clusters, dimension)
 
     def predicted(variables, sets):
-        return mixture_of(model.apply(variables, sets.x, mask=sets.mask), dimension)
+        there = sets.truth.there
+        return mixture_of(model.apply(variables, sets.x, mask=sets.mask, seeds=there), dimension, there=there)
 
     def loss(variables, batch, key):
         return -log_likelihood(predicted(variables, batch), batch.x, batch.mask).mean(), ({}, {})
@@ -73,7 +74,9 @@ def clustering(
     def evaluate(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            values = {"x": sampled.x, "component": jnp.where(sampled.mask, sampled.truth.component, host.ABSENT)}
+            there = sampled.truth.there
+            values = {"clusters": jnp.int32(task.clusters) if there is None else there.sum()}
+            values |= {"x": sampled.x, "component": jnp.where(sampled.mask, sampled.truth.component, host.ABSENT)}
             for name, mixture in zip(_MIXTURES, mixtures(variables, sampled)):
                 values[f"ll{name}"] = log_likelihood(mixture, sampled.x, sampled.mask)
                 values[f"component{name}"] = log_joint(mixture, sampled.x).argmax(-1).astype(jnp.int8)
@@ -86,8 +89,9 @@ def clustering(
         truth = arrays["component"]
         values = {f"ll{name}": arrays[f"ll{name}"] for name in _MIXTURES}
         values |= {f"ari{name}": host.rand_index(truth, arrays[f"component{name}"]) for name in _MIXTURES}
-        x, component = arrays["x"][0], truth[0, : evaluation.em_tasks]  # the same sets under every seed
-        return values | host.em_metrics(x, component, task.clusters, evaluation.em_starts)
+        # The same sets under every seed.
+        clusters, component = (own[0, : evaluation.em_tasks] for own in (arrays["clusters"], truth))
+        return values | host.em_metrics(arrays["x"][0], component, clusters, evaluation.em_starts)
 
     def examples(variables, test, key):
         def one(task_key):
