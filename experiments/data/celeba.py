@@ -23,7 +23,7 @@ from kvq_jax.names import unknown
 
 PIXELS = 178, 218  # width and height of an image
 _ORIGINAL = (162_770, 19_867, 19_962)  # images of each partition
-_LIST, _IMAGES = "list_eval_partition.txt", "img_align_celeba"
+_LIST, _IMAGES, _ATTRIBUTES = "list_eval_partition.txt", "img_align_celeba", "list_attr_celeba.txt"
 _TFDS_SPLITS = ("train", "validation", "test")
 CELEBA = Manifest(
     quote="CelebA",
@@ -58,6 +58,30 @@ def load(source: str, data_dir: str | None, size: int, crop: bool) -> Faces:
         raise DataError(unknown(f"source of {CELEBA.quote}", source, SOURCES))
     files, partitions = SOURCES[source](data_dir)
     return Faces(quote(partitions), images(files, sum(partitions), size, crop), partitions)
+
+
+def attributes(data_dir: str | None) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of attributes, and which of them an image has, bool [n, names], in the order of `load('archive', ...)`.
+
+    They are in list_attr_celeba.txt: the number of its images, a line of names, and lines 'image 1 -1 ...'. Raises
+    DataError, one line, for a list that is missing or damaged, or lacks an image of the partitions.
+    """
+    archive.check_folder(CELEBA, data_dir)
+    listed = [name for part in _partitions(archive.locate([_LIST], CELEBA, data_dir)) for name in part]
+    path = archive.locate([_ATTRIBUTES], CELEBA, data_dir)
+    _, head, *lines = [*read_bytes(path).decode("ascii", "replace").splitlines(), "", ""]
+    names, rows = tuple(head.split()), {}
+    for number, line in enumerate(lines, start=3):
+        image, *values = line.split() or [""]
+        if image and (len(values) != len(names) or not names or not set(values) <= {"1", "-1"}):
+            raise DataError(
+                f"{path}: line {number}: expected an image and {len(names)} times 1 or -1, got {line[:80]!r}"
+            )
+        rows[image] = values
+    absent = [name for name in listed if name not in rows]
+    if absent:
+        raise DataError(f"{path}: lacks {len(absent):,} of {len(listed):,} images: {absent[0]} is the first")
+    return names, np.array([rows[name] for name in listed]) == "1"
 
 
 def quote(partitions: tuple[int, int, int]) -> str:

@@ -80,6 +80,25 @@ def box(axis: Axes, **settings) -> None:
     axis.spines[:].set(visible=True, color=FAINT)
 
 
+def draw_anomalies(images, anomalies, probabilities) -> Figure:
+    """One set in each line: images [sets, N, H, W(, 3)], the place of the anomaly [sets], probabilities [sets, N].
+
+    The anomaly has a frame. The largest probability is bold: green if right, red if wrong.
+    """
+    figure, axes = new_figure(*images.shape[:2], width=0.8, height=0.95)
+    for line, pictures, anomaly, probability in zip(axes, images, anomalies, probabilities):
+        chosen = probability.argmax()
+        for place, (axis, picture) in enumerate(zip(line, pictures)):
+            axis.imshow(picture, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+            axis.set(xticks=[], yticks=[])
+            axis.grid(False)
+            axis.spines[:].set(visible=place == anomaly, color=AMBER, linewidth=3)
+            colour = (GREEN if chosen == anomaly else RED) if place == chosen else INK
+            weight = "bold" if place == chosen else "normal"
+            axis.set_xlabel(f"{probability[place]:.2f}", fontsize=7.5, color=colour, fontweight=weight)
+    return figure
+
+
 def legend_below(figure: Figure, looks: Sequence[dict]) -> None:
     """One legend for all panels, in one line; looks: color, label and so on of each of its entries."""
     handles = [Line2D([], [], **look) for look in looks]

@@ -19,13 +19,28 @@ def own_op(result: Result) -> bool:
     return result.axes["op"] == "own"
 
 
-def variant(result: Result) -> tuple[bool, bool, bool]:
+# Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
+_FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
+# Images, the papers' first.
+_SOURCES = (
+    *("celeba", "omniglot", "cifar100", "hdf5", "off"),
+    *("mini_imagenet", "cifar_fs", "folders", "digits", "surfaces"),
+)
+
+
+def variant(result: Result) -> tuple[bool, ...]:
     """What results in one table have in common: small sets, the paper's protocol and the code's form come first."""
-    axes = result.axes
-    return axes.get("size", "small") != "small", axes["protocol"] != "paper", axes["form"] != "code"
+    return tuple(axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
+
+
+def images(result: Result) -> tuple:
+    """The images that a run saw, as a key to choose by; () where there are none."""
+    own = [_SOURCES.index(result.axes[axis]) for axis in ("source", "data") if axis in result.axes]
+    return (*own, result.content["facts"]["data"]) if own else ()
 
 
 def described(result: Result) -> str:
     """The axes that all results of a table share, and the model does not show."""
     axes = result.axes
-    return f"Preset {axes['preset']}, protocol={axes['protocol']}, form={axes['form']}, op={axes['op']}"
+    shared = (f"{axis}={axes[axis]}" for axis in ("protocol", "form", "op") if axis in axes)
+    return ", ".join([f"Preset {axes['preset']}", *shared])

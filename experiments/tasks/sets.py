@@ -13,7 +13,7 @@ from kvq_jax.domains import Count
 class SetTask(NamedTuple):
     """One set, and what is asked of it. A batch of sets has leading dimensions."""
 
-    x: jax.Array  # [N, d]; absent elements are 0
+    x: jax.Array  # [N, d], of images [N, H, W, C]; absent elements are 0
     mask: jax.Array | None  # [N], True = there; None: all are
     truth: Any  # a tree of arrays; what is known of an element is [N, ...]
 
@@ -38,8 +38,8 @@ class SetSampler:
         """The law of n."""
         return Law(self.min_size, 0, (0,) * (self.max_size - self.min_size + 1))
 
-    def sample(self, key: jax.Array, data: None) -> SetTask:
-        """A set with a number of elements of its own, masked. `data` is not used."""
+    def sample(self, key: jax.Array, data: Any) -> SetTask:
+        """A set with a number of elements of its own, masked. `data`: of a split, or None where keys are enough."""
         size_key, key = jax.random.split(key)
         law = self.law
         return self.fill(self.draw(key, data), law.slots, law.size(law.draw(size_key)))
@@ -48,11 +48,11 @@ class SetSampler:
         """The first elements of what was drawn in arrays of slots[0]; size[0] of them are there, or all (None)."""
         x = drawn.x[: slots[0]]
         mask = None if size is None else jnp.arange(slots[0]) < size[0]
-        x = x if mask is None else jnp.where(mask[:, None], x, 0)
+        x = x if mask is None else jnp.where(mask.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
         return self.with_truth(SetTask(x, mask, drawn.truth))
 
-    def draw(self, key: jax.Array, data: None) -> SetTask:
-        """A set of max_size elements, with what was drawn of them as its truth. `data` is not used."""
+    def draw(self, key: jax.Array, data: Any) -> SetTask:
+        """A set of max_size elements, with what was drawn of them as its truth. `data`: as `sample`."""
         raise NotImplementedError
 
     def with_truth(self, task: SetTask) -> SetTask:

@@ -5,7 +5,8 @@ MODELS has every model of a regression, from a context to predictions at targets
     model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
     model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
 
-CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS and SET_NETWORKS are models with another call: see their files.
+CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS and IMAGE_SET_DETECTORS are models
+with another call: see their files.
 """
 
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from kvq_jax.models.few_shot_classifiers import (
     NeuralProcessClassifier,
     PrototypeClassifier,
 )
+from kvq_jax.models.image_sets import IMAGE_SET_DETECTORS, IMAGE_SET_NETWORKS, ImageSetDetector, ImageSetNetwork
 from kvq_jax.models.mlp import MLPRegressor
 from kvq_jax.models.neural_processes.base import NeuralProcess
 from kvq_jax.models.neural_processes.bootstrap import BANP, BNP

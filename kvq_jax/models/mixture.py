@@ -18,18 +18,20 @@ class Mixture(NamedTuple):
     std: Array  # [..., K, D]
 
 
-def mixture_of(output: Array, dimension: int, min_std: float = 1e-6) -> Mixture:
+def mixture_of(output: Array, dimension: int, min_std: float = 1e-6, there: Array | None = None) -> Mixture:
     """The mixture that a row for each component describes: a logit, D coordinates, and D or 1 standard deviations.
 
     output [..., K, 1 + D + D] or [..., K, 1 + D + 1], whose deviations pass through softplus (Lee et al. 2019,
-    Section 5.3); min_std keeps them away from 0. Raises ValueError for another width.
+    Section 5.3); min_std keeps them away from 0. Components that there [..., K] leaves out have the weight 0. Raises
+    ValueError for another width.
     """
     widths = (1 + 2 * dimension, 2 + dimension)
     if output.shape[-1] not in widths:
         raise ValueError(f"{output.shape[-1]} numbers for a component of {dimension} dimensions: expected {widths}")
     logit, mean, raw = jnp.split(output, (1, 1 + dimension), axis=-1)
     std = jnp.broadcast_to(min_std + jax.nn.softplus(raw), mean.shape)
-    return Mixture(jax.nn.log_softmax(logit[..., 0]), mean, std)
+    logit = logit[..., 0] if there is None else jnp.where(there, logit[..., 0], -jnp.inf)
+    return Mixture(jax.nn.log_softmax(logit), mean, std)
 
 
 def log_joint(mixture: Mixture, x: Array) -> Array:

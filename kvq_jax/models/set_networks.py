@@ -64,20 +64,35 @@ class SetNetwork(SetBlock):
     out_features: Count = 1
     embed: bool = False  # a linear layer before the encoder, from elements of any width to dim
 
+    @property
+    def pma(self) -> dict[str, int]:
+        """The fields of the PMA that are not those of all blocks."""
+        return dict(num_seeds=self.num_seeds)
+
     @nn.compact
-    def __call__(self, x: Array, *, mask: Array | None = None) -> Array:
-        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features]."""
-        encode, pool = choose(ENCODERS, self.encoder, "encoder"), choose(POOLINGS, self.pooling, "pooling")
-        if self.embed:
-            x = Linear(self.dim, **self.inits, name="embed")(x)
-        rows = pool(self, encode(self, x, mask), mask)
-        for index in range(self.decoder_layers):
-            rows = self.block(SAB, f"decoder_{index}")(rows)
+    def __call__(self, x: Array, *, mask: Array | None = None, seeds: Array | None = None) -> Array:
+        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features].
+
+        Where fewer outputs than seeds are asked for, seeds [..., num_seeds] says which; no other row looks at the rest.
+        """
+        rows = self.pooled(self.encoded(x, mask), mask, seeds)
         if rows.shape[-2] == self.num_outputs:
             return MLP((*self.head, self.out_features), **self.inits, name="head")(rows)
         side_by_side = rows.reshape(*rows.shape[:-2], -1)
         output = MLP((*self.head, self.num_outputs * self.out_features), **self.inits, name="head")(side_by_side)
         return output.reshape(*output.shape[:-1], self.num_outputs, self.out_features)
+
+    def encoded(self, x: Array, mask: Array | None) -> Array:
+        """What the encoder makes of the elements, for `__call__`: [..., N, a] -> [..., N, dim]."""
+        encode = choose(ENCODERS, self.encoder, "encoder")
+        return encode(self, Linear(self.dim, **self.inits, name="embed")(x) if self.embed else x, mask)
+
+    def pooled(self, x: Array, mask: Array | None, seeds: Array | None = None) -> Array:
+        """What pooling and decoder make of that, for `__call__`: [..., N, dim] -> [..., rows, dim]."""
+        rows = choose(POOLINGS, self.pooling, "pooling")(self, x, mask)
+        for index in range(self.decoder_layers):
+            rows = self.block(SAB, f"decoder_{index}")(rows, mask=seeds)
+        return rows
 
 
 def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | None], Array]:
@@ -115,7 +130,7 @@ def _dot_product(net: SetNetwork, x: Array, mask: Array | None) -> Array:
 
 
 def _pma(net: SetNetwork, x: Array, mask: Array | None) -> Array:
-    return net.block(PMA, "pool", num_seeds=net.num_seeds)(x, mask=mask)
+    return net.block(PMA, "pool", **net.pma)(x, mask=mask)
 
 
 # Name -> function(network, x [..., N, a], mask) -> [..., N, dim].
@@ -158,8 +173,15 @@ SET_NETWORKS = {
     "isab16_mean": SetModel("ISAB (16) + Pooling", dict(encoder="isab", num_inducing=16, pooling="mean")),
     "rff_pma": SetModel("rFF + PMA", dict(encoder="rff", pooling="pma")),
     "sab_pma": SetModel("SAB + PMA", dict(encoder="sab", pooling="pma")),
-    "isab16_pma": SetModel("ISAB (16) + PMA", dict(encoder="isab", num_inducing=16, pooling="pma")),
-    "isab32_pma": SetModel("ISAB (32) + PMA", dict(encoder="isab", num_inducing=32, pooling="pma")),
-    "isab64_pma": SetModel("ISAB (64) + PMA", dict(encoder="isab", num_inducing=64, pooling="pma")),
+    **{
+        f"sab_pma{seeds}": SetModel(f"SAB + PMA ({seeds})", dict(encoder="sab", pooling="pma", num_seeds=seeds))
+        for seeds in (2, 4, 8)
+    },
+    **{
+        f"isab{points}_pma": SetModel(
+            f"ISAB ({points}) + PMA", dict(encoder="isab", num_inducing=points, pooling="pma")
+        )
+        for points in (1, 2, 4, 8, 16, 32, 64)
+    },
     "deep_sets": SetModel("DeepSets", dict(encoder="rff", activate_last=False, pooling="mean")),
 }

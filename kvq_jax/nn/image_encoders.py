@@ -18,31 +18,31 @@ from kvq_jax.domains import Count, Part
 from kvq_jax.names import choose
 
 
-def _of_the_episode(norm: "BatchNorm", x: Array, train: bool) -> tuple[Array, Array]:
+def _of_the_episode(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> tuple[Array, Array]:
     """Mean and variance [..., 1, 1, 1, C] over images and positions of each episode, in training and evaluation."""
-    return _moments(x, (-4, -3, -2))
+    return _moments(x, (-4, -3, -2), there)
 
 
-def _running(norm: "BatchNorm", x: Array, train: bool) -> tuple[Array, Array]:
+def _running(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> tuple[Array, Array]:
     """In training the moments of all that is there, which the averages follow; otherwise the averages [C]."""
     features = x.shape[-1:]
     starts = {"mean": jnp.zeros, "variance": jnp.ones}
     averages = [norm.variable("batch_stats", name, start, features) for name, start in starts.items()]
     if not train:
         return averages[0].value, averages[1].value
-    moments = _moments(x, tuple(range(x.ndim - 1)))
+    moments = _moments(x, tuple(range(x.ndim - 1)), there)
     if not norm.is_initializing():
         for average, moment in zip(averages, moments):
             average.value = norm.momentum * average.value + (1 - norm.momentum) * moment.reshape(features)
     return moments
 
 
-def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    mean = x.mean(axes, keepdims=True)
-    return mean, jnp.square(x - mean).mean(axes, keepdims=True)
+def _moments(x: Array, axes: tuple[int, ...], there: Array | None) -> tuple[Array, Array]:
+    mean = x.mean(axes, keepdims=True, where=there)
+    return mean, jnp.square(x - mean).mean(axes, keepdims=True, where=there)
 
 
-# Name -> (module, x, train) -> mean and variance to normalise with.
+# Name -> (module, x, train, which images are there [..., n, 1, 1, 1]) -> mean and variance to normalise with.
 STATISTICS = {"transductive": _of_the_episode, "running": _running}
 
 
@@ -62,11 +62,12 @@ class BatchNorm(nn.Module):
     epsilon: float = 1e-5
 
     @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        """x [..., n, H, W, C] -> the same shape."""
+    def __call__(self, x: Array, train: bool, mask: Array | None = None) -> Array:
+        """x [..., n, H, W, C] -> the same shape. Images that mask [..., n] leaves out count in no statistics."""
+        there = None if mask is None else mask[..., None, None, None]
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
-        mean, variance = choose(STATISTICS, self.statistics, "statistics")(self, x, train)
+        mean, variance = choose(STATISTICS, self.statistics, "statistics")(self, x, train, there)
         return (x - mean) * (scale * jax.lax.rsqrt(variance + self.epsilon)) + bias
 
 
@@ -110,34 +111,40 @@ def drop_block(x: Array, key: Array, rate: float, size: int) -> Array:
 class Convolution(nn.Module):
     """A convolution of size x size pixels, size odd, without bias, padded with zeros to keep the shape.
 
+    With a stride s the windows lie around each s-th pixel, the first one among them: ceil(H / s) x ceil(W / s) remain.
+
     On CPU it is one product of two matrices, all windows times the kernel: XLA's own convolutions are ten times slower
     inside a loop, such as that over training steps. Elsewhere it is XLA's.
     """
 
     features: int
     size: int = 3
+    stride: int = 1
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """x [..., H, W, C] -> [..., H, W, features]."""
+        """x [..., H, W, C] -> [..., H, W, features], or with a stride what is left of H and W."""
         kernel = self.param("kernel", nn.initializers.he_normal(), (self.size, self.size, x.shape[-1], self.features))
-        return jax.lax.platform_dependent(x, kernel, cpu=_by_windows, default=_by_xla)
+        by_windows, by_xla = (functools.partial(f, stride=self.stride) for f in (_by_windows, _by_xla))
+        return jax.lax.platform_dependent(x, kernel, cpu=by_windows, default=by_xla)
 
 
-def _by_windows(x: Array, kernel: Array) -> Array:
+def _by_windows(x: Array, kernel: Array, stride: int = 1) -> Array:
     size, (*leading, height, width, _) = len(kernel), x.shape
     around = (size // 2, size // 2)
     padded = jnp.pad(x, [(0, 0)] * len(leading) + [around, around, (0, 0)])
     places = [(row, column) for row in range(size) for column in range(size)]
-    windows = jnp.concatenate([padded[..., i : i + height, j : j + width, :] for i, j in places], -1)
+    parts = [padded[..., i : i + height : stride, j : j + width : stride, :] for i, j in places]
+    windows = jnp.concatenate(parts, -1)
     product = windows.reshape(-1, windows.shape[-1]) @ kernel.reshape(windows.shape[-1], -1)
-    return product.reshape(*leading, height, width, -1)
+    return product.reshape(*windows.shape[:-1], -1)
 
 
-def _by_xla(x: Array, kernel: Array) -> Array:
-    images = x.reshape(-1, *x.shape[-3:])
-    output = jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    return output.reshape(*x.shape[:-1], -1)
+def _by_xla(x: Array, kernel: Array, stride: int = 1) -> Array:
+    images, around = x.reshape(-1, *x.shape[-3:]), [(len(kernel) // 2,) * 2] * 2
+    numbers = ("NHWC", "HWIO", "NHWC")
+    output = jax.lax.conv_general_dilated(images, kernel, (stride, stride), around, dimension_numbers=numbers)
+    return output.reshape(*x.shape[:-3], *output.shape[1:])
 
 
 class ConvEncoder(nn.Module):

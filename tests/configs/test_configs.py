@@ -23,7 +23,16 @@ from experiments.harness.size_classes import choose_classes
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
 from kvq_jax.fields import fields_of
-from kvq_jax.models import CLASSIFIERS, MODELS, SET_NETWORKS, TARGET_REGRESSORS, WEIGHT_REGRESSORS, SetAnomalyDetector
+from kvq_jax.models import (
+    CLASSIFIERS,
+    IMAGE_SET_DETECTORS,
+    IMAGE_SET_NETWORKS,
+    MODELS,
+    SET_NETWORKS,
+    TARGET_REGRESSORS,
+    WEIGHT_REGRESSORS,
+    SetAnomalyDetector,
+)
 from kvq_jax.nn import ENCODERS
 from kvq_jax.ops import OPERATORS
 
@@ -42,6 +51,11 @@ TABLES = {
     "intention.few_shot_classification": CLASSIFIERS,
     "set_transformer.max": SET_NETWORKS,
     "set_transformer.clustering": SET_NETWORKS,
+    "set_transformer.clusters": SET_NETWORKS,
+    "set_transformer.features": SET_NETWORKS,
+    "set_transformer.clouds": SET_NETWORKS,
+    "set_transformer.counting": IMAGE_SET_NETWORKS,
+    "set_transformer.anomaly": IMAGE_SET_DETECTORS,
 }
 
 

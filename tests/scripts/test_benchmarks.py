@@ -9,7 +9,7 @@ import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
 from experiments.harness.placement import shares_of_cores
-from scripts.benchmarks import accuracy, evaluation, experiments, harness, images, ops, training
+from scripts.benchmarks import accuracy, evaluation, experiments, harness, images, ops, sets, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -81,6 +81,27 @@ def test_evaluation_beside_training(capsys):
     _, step, function, steps, functions, share = capsys.readouterr().out.splitlines()[-1].split()
     assert (steps, functions) == ("20", "8") and float(step) > 0 and float(function) > 0
     assert float(share.removesuffix("%")) == pytest.approx(100 * 8 * float(function) / (20 * float(step)), rel=0.5)
+
+
+def test_sets(capsys, monkeypatch):
+    monkeypatch.setattr(sets, "_BLOCKS", {"PMA (4)": sets._BLOCKS["PMA (4)"]})
+    sets.main(points=(30,), width=8, sizes=("small",), preset="tiny", budget_s=0)
+    *_, flax, pma, clustered = capsys.readouterr().out.splitlines()
+    n, rate, flops, ratio = pma.removeprefix("PMA (4)").split()
+    assert n == "30" and float(rate) > 0 and float(flops) > 0 and float(ratio) > 0
+    assert flax.split()[-1] == "1.000" and "clustering 50 points, 4 clusters" in clustered and "from 1," in clustered
+
+
+def test_operations_of_a_block_grow_with_its_set_or_with_the_square():
+    for name, block in sets._BLOCKS.items():
+        small, large = (sets.lowered_step(block(8), n, 8)[0].cost_analysis()["flops"] for n in (400, 800))
+        assert large / small == pytest.approx(4 if name == "SAB" else 2, rel=0.1)
+
+
+def test_what_does_not_fit_in_memory_is_said(monkeypatch):
+    monkeypatch.setattr(sets, "_BLOCKS", {})
+    monkeypatch.setattr(sets, "free_memory", lambda: 0)
+    assert "does not fit in memory" in sets.block_lines(10, 8, 0)[0]
 
 
 def test_the_first_step_of_a_config():

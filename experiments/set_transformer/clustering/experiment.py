@@ -6,6 +6,7 @@ index of each. Beside it stands EM by scikit-learn on the first of these sets.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import Experiment
 from experiments.set_transformer.clustering import host
 from experiments.set_transformer.networks import network, training
+from experiments.tasks.labelled_features import LabelledFeatures
 from experiments.tasks.mixtures import Mixtures
 from kvq_jax.domains import Count
 from kvq_jax.models import SetNetwork
@@ -41,12 +43,23 @@ class Evaluation(TaskEvaluation):
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError."""
     task = settings.build(Mixtures, config.task, "config.task")
+    return clustering(task, task.dimension, config, evaluation)
+
+
+def clustering(
+    task: Mixtures | LabelledFeatures, dimension: int, config: ConfigDict, evaluation: dict, **own: Any
+) -> Experiment:
+    """The clustering of sets of points [N, dimension] that `task` draws; own: `data` and `facts` of the Experiment.
+
+    Raises ConfigError.
+    """
     model = network(config)
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
-    _check_outputs(model, task)
+    _check_outputs(model, task.clusters, dimension)
 
     def predicted(variables, sets):
-        return mixture_of(model.apply(variables, sets.x, mask=sets.mask), task.dimension)
+        there = sets.truth.there
+        return mixture_of(model.apply(variables, sets.x, mask=sets.mask, seeds=there), dimension, there=there)
 
     def loss(variables, batch, key):
         return -log_likelihood(predicted(variables, batch), batch.x, batch.mask).mean(), ({}, {})
@@ -59,7 +72,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def evaluate(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            values = {"x": sampled.x, "component": jnp.where(sampled.mask, sampled.truth.component, host.ABSENT)}
+            there = sampled.truth.there
+            values = {"clusters": jnp.int32(task.clusters) if there is None else there.sum()}
+            values |= {"x": sampled.x, "component": jnp.where(sampled.mask, sampled.truth.component, host.ABSENT)}
             for name, mixture in zip(_MIXTURES, mixtures(variables, sampled)):
                 values[f"ll{name}"] = log_likelihood(mixture, sampled.x, sampled.mask)
                 values[f"component{name}"] = log_joint(mixture, sampled.x).argmax(-1).astype(jnp.int8)
@@ -72,8 +87,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         truth = arrays["component"]
         values = {f"ll{name}": arrays[f"ll{name}"] for name in _MIXTURES}
         values |= {f"ari{name}": host.rand_index(truth, arrays[f"component{name}"]) for name in _MIXTURES}
-        x, component = arrays["x"][0], truth[0, : evaluation.em_tasks]  # the same sets under every seed
-        return values | host.em_metrics(x, component, task.clusters, evaluation.em_starts)
+        # The same sets under every seed.
+        clusters, component = (own[0, : evaluation.em_tasks] for own in (arrays["clusters"], truth))
+        return values | host.em_metrics(arrays["x"][0], component, clusters, evaluation.em_starts)
 
     def examples(variables, test, key):
         def one(task_key):
@@ -84,17 +100,17 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
         return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
 
-    trained = training(model, task, task.dimension, config.train.size_classes)
+    trained = training(model, task, (dimension,), config.train.size_classes) | own
     return Experiment(loss=loss, evaluate=evaluate, examples=examples, host=metrics, model=model, **trained)
 
 
-def _check_outputs(model: SetNetwork, task: Mixtures) -> None:
+def _check_outputs(model: SetNetwork, clusters: int, dimension: int) -> None:
     """Raises ConfigError where the rows of the model are not the components of a mixture."""
-    if model.num_outputs != task.clusters:
-        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {task.clusters} clusters")
+    if model.num_outputs != clusters:
+        raise ConfigError(f"config.model.num_outputs: {model.num_outputs} of {clusters} clusters")
     try:
         rows = jax.ShapeDtypeStruct((model.num_outputs, model.out_features), jnp.float32)
-        jax.eval_shape(lambda rows: mixture_of(rows, task.dimension), rows)
+        jax.eval_shape(lambda rows: mixture_of(rows, dimension), rows)
     except ValueError as error:
         raise ConfigError(f"config.model.out_features: {error}") from error
 

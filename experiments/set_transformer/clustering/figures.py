@@ -10,12 +10,14 @@ from matplotlib.patches import Ellipse
 from experiments.harness import drawing
 from experiments.harness.results import Result, comparable
 from experiments.set_transformer.clustering.host import fit
-from experiments.set_transformer.clustering.tables import CONFIG
+from experiments.set_transformer.clustering.tables import CONFIG, VARYING
 from experiments.set_transformer.labels import label, own_op, variant
 from kvq_jax.models.mixture import Mixture, log_joint, log_likelihood
 
-_COLOURS = (drawing.BLUE, drawing.RED, drawing.GREEN, drawing.AMBER, drawing.VIOLET, drawing.INK)
+CONFIGS = (CONFIG, VARYING)
+COLOURS = (drawing.BLUE, drawing.RED, drawing.GREEN, drawing.AMBER, drawing.VIOLET, drawing.INK)
 _SHOWN = 4  # sets
+_SEEN = 1e-6  # the least weight of a component that is drawn
 _BEST = ("isab16_pma", "isab32_pma", "isab64_pma", "sab_pma")  # whose clusterings are drawn, if they are there
 _PANELS = {
     "truth": "oracle",
@@ -49,9 +51,9 @@ def _draw(result: Result, path: Path) -> Path:
     rows = []
     for number, line in enumerate(axes):
         x = arrays["x"][number][arrays["there"][number]]
-        found = {name: _mixture(arrays, name, number) for name in _PANELS if name != "em"}
+        found = {name: mixture_of_example(arrays, name, number) for name in _PANELS if name != "em"}
         starts = result.config["evaluation"]["em_starts"]
-        em = fit(x, len(found["truth"].mean), starts)
+        em = fit(x, int(np.isfinite(found["truth"].log_weight).sum()), starts)
         found["em"] = Mixture(np.log(em.weights_), em.means_, np.sqrt(em.covariances_))
         for axis, (name, title) in zip(line, _PANELS.items()):
             likelihood = float(log_likelihood(found[name], x))
@@ -63,19 +65,23 @@ def _draw(result: Result, path: Path) -> Path:
     return drawing.save(figure, path, ["set", "mixture", "log_likelihood"], rows)
 
 
-def _mixture(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Mixture:
+def mixture_of_example(arrays: Mapping[str, np.ndarray], name: str, number: int) -> Mixture:
     """The mixture `name` of an example, of the trained network."""
     rows = arrays[name if name in arrays else f"trained/{name}"][number]
     dimension = (rows.shape[-1] - 1) // 2
-    return Mixture(np.log(rows[:, 0]), rows[:, 1 : 1 + dimension], rows[:, 1 + dimension :])
+    with np.errstate(divide="ignore"):  # a component that is not there has no weight
+        log_weight = np.log(rows[:, 0])
+    return Mixture(log_weight, rows[:, 1 : 1 + dimension], rows[:, 1 + dimension :])
 
 
 def _draw_clustering(axis: Axes, x: np.ndarray, mixture: Mixture) -> None:
     component = np.asarray(log_joint(mixture, x).argmax(-1))
     for number, (mean, std) in enumerate(zip(mixture.mean, mixture.std)):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         axis.plot(*x[component == number].T[:2], ".", color=colour, markersize=1.5)
         weight = float(np.exp(mixture.log_weight[number]))
+        if weight < _SEEN:
+            continue
         look = dict(fill=False, edgecolor=colour, linewidth=0.6 + 2 * weight)
         axis.add_patch(Ellipse(mean[:2], 4 * std[0], 4 * std[1], **look))
     drawing.box(axis, aspect="equal")

@@ -32,14 +32,21 @@ def rand_index(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
     return np.reshape(values, truth.shape[:-1])
 
 
-def em_metrics(x: np.ndarray, truth: np.ndarray, clusters: int, starts: int) -> dict[str, np.ndarray]:
-    """Likelihood of a point, Rand index and milliseconds of `fit` on each of T sets [T, N, D], truth [T, N]: [1, T]."""
+def em_metrics(x: np.ndarray, truth: np.ndarray, clusters: np.ndarray, starts: int) -> dict[str, np.ndarray]:
+    """Likelihood of a point, Rand index and milliseconds of `fit` on each of T sets, [1, T].
+
+    Args:
+      x: points [T, N, D].
+      truth: their components, [T, N].
+      clusters: how many to look for in each set, [T].
+      starts: of EM on each.
+    """
     values = {"ll_em": [], "ari_em": [], "ms_em": []}
-    fit(x[0][truth[0] != ABSENT], clusters, 1)  # what is imported is not timed
-    for points, component in zip(x, truth):
+    fit(x[0][truth[0] != ABSENT], int(clusters[0]), 1)  # what is imported is not timed
+    for points, component, count in zip(x, truth, clusters):
         there = component != ABSENT
         started = time.perf_counter()
-        model = fit(points[there], clusters, starts)
+        model = fit(points[there], int(count), starts)
         values["ms_em"].append(1000 * (time.perf_counter() - started))
         values["ll_em"].append(model.score(points[there]))
         values["ari_em"].append(rand_index(component[there], model.predict(points[there])))

@@ -9,9 +9,10 @@ from experiments.harness.tables import BEST, Cell, Table, mark_best, measured, o
 from experiments.set_transformer.labels import described, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import CLUSTERING, LARGE, ORACLE, printed
 
-CONFIG = "set_transformer/clustering"
-CONFIGS = (CONFIG,)
-_PAPER = {"small": CLUSTERING, "large": LARGE}
+CONFIG, VARYING = "set_transformer/clustering", "set_transformer/clusters"
+CONFIGS = (CONFIG, VARYING)
+# Size of sets -> what the paper has; numbers of clusters that vary are ours.
+_PAPER = {"small": CLUSTERING, "large": LARGE, "varying": {ORACLE: (None, None)}}
 _METRICS = ("ll0", "ll1", "ari0", "ari1")
 # Rows that no network fills: name -> the metric in each column of _METRICS, where there is one.
 _OTHERS = {
@@ -20,10 +21,10 @@ _OTHERS = {
 }
 
 
-def clustering(results: Sequence[Result], size: str) -> Table | None:
-    """Every model of the paper's table for sets of one size, 'small' or 'large'. None without results."""
-    own = [result for result in results if result.name == CONFIG and _is_own(result, size)]
-    found = comparable(own, CONFIG, lambda result: result.axes["model"], variant=variant)
+def clustering(results: Sequence[Result], size: str, name: str = CONFIG) -> Table | None:
+    """Every model of the paper's table for sets of one size, a key of _PAPER. None without results."""
+    own = [result for result in results if result.name == name and _is_own(result, size)]
+    found = comparable(own, name, lambda result: result.axes["model"], variant=variant)
     models = [model for model in _PAPER[size] if model != ORACLE]
     return _table(found, [*models, *(model for model in found if model not in models)], size) if found else None
 
@@ -48,12 +49,13 @@ def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Tab
         rows.append((label_of(model), [ll0, printed(theirs[0]), ll1, printed(theirs[1]), ari0, ari1]))
     told, em = facts(own, "trained/ll0"), first.metrics["trained/ms_em"]
     task, evaluation = first.config["task"], first.config["evaluation"]
+    fewest = f"{task['min_clusters']} to " if "min_clusters" in task else ""
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
     caption = (
-        f"{described(first)}; {task['clusters']} clusters, {task['min_size']} to {task['max_size']} points; {steps} "
-        f"steps of {batch} sets. Log-likelihood of a point and adjusted Rand index (ARI), by the network (0) and after "
-        f"one step of EM (1): mean over {told['seeds']} seed(s) and {told['n']} sets ± standard deviation of the "
-        f"seeds{best}; the oracle and EM, which have no seeds, ± standard error over sets. EM starts "
+        f"{described(first)}; {fewest}{task['clusters']} clusters, {task['min_size']} to {task['max_size']} points; "
+        f"{steps} steps of {batch} sets. Log-likelihood of a point and adjusted Rand index (ARI), by the network (0) "
+        f"and after one step of EM (1): mean over {told['seeds']} seed(s) and {told['n']} sets ± standard deviation of "
+        f"the seeds{best}; the oracle and EM, which have no seeds, ± standard error over sets. EM starts "
         f"{evaluation['em_starts']} times from k-means++, on {em['n']} of the sets, and takes {measured(em).text()} ms "
         "a set, on the CPU of the run."
     )
@@ -83,4 +85,5 @@ def _is_own(result: Result, size: str) -> bool:
 TABLES = {
     "set_transformer/table3": functools.partial(clustering, size="small"),
     "set_transformer/large": functools.partial(clustering, size="large"),
+    "set_transformer/clusters": functools.partial(clustering, size="varying", name=VARYING),
 }

@@ -43,5 +43,5 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         evaluate=evaluate,
         examples=examples,
         model=model,
-        **training(model, task, 1, config.train.size_classes),
+        **training(model, task, (1,), config.train.size_classes),
     )

@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
-from experiments.set_transformer.labels import label, own_op, variant
+from experiments.set_transformer.labels import images, label, own_op, variant
 from kvq_jax.ops import OPERATORS
 
-_MAX, _CLUSTERING = "set_transformer/max", "set_transformer/clustering"
+_MAX, _COUNTING, _CLUSTERING = (f"set_transformer/{name}" for name in ("max", "counting", "clustering"))
 # Name of a config -> the model whose operator changes.
-_MODEL = {_MAX: "sab_pma", _CLUSTERING: "isab16_pma"}
+_MODEL = {_MAX: "sab_pma", _COUNTING: "sab_pma", _CLUSTERING: "isab16_pma"}
 # Head of a column -> config, metric, whether smaller is better.
 _COLUMNS = {
     "maximum, MAE": (_MAX, "mae", True),
+    "counting, accuracy": (_COUNTING, "accuracy", False),
     "clustering, LL0": (_CLUSTERING, "ll0", False),
     "clustering, LL1": (_CLUSTERING, "ll1", False),
     "clustering, ARI0": (_CLUSTERING, "ari0", False),
@@ -41,7 +42,7 @@ def operators(results: Sequence[Result]) -> Table | None:
 
 def _by_op(results: Sequence[Result], name: str) -> dict[str, Result]:
     own = [result for result in results if result.name == name and result.axes["model"] == _MODEL[name]]
-    return comparable(own, name, _op, variant=variant)
+    return comparable(own, name, _op, images, variant)
 
 
 def _op(result: Result) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from configs.set_transformer import clustering as config_file
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.results import Result
 from experiments.set_transformer.clustering import experiment as clustering
 from experiments.set_transformer.clustering import figures, host
 from experiments.set_transformer.clustering.tables import TABLES, run_table
@@ -58,7 +59,7 @@ def test_rand_index_and_em_of_points_that_are_there():
     component = rng.integers(0, 2, (3, 60))
     x = rng.normal(size=(3, 60, 2)) * 0.1 + 4 * component[..., None]
     x[:, 50:], component[:, 50:] = 100, host.ABSENT
-    metrics = host.em_metrics(x, component, clusters=2, starts=2)
+    metrics = host.em_metrics(x, component, clusters=np.array([2, 2, 2]), starts=2)
     assert all(values.shape == (1, 3) for values in metrics.values())
     np.testing.assert_array_equal(metrics["ari_em"], 1)
     # The entropy of two far clusters: log 2, and log(2 pi e 0.1^2) of each.
@@ -82,6 +83,18 @@ def test_tables_and_figures_of_a_tiny_run(result, tmp_path):
             assert len(list(csv.reader(file))) == 1 + 4 * 4
     with pytest.raises(UserError, match="set_transformer/clustering; there are none"):
         figures.FIGURES["set_transformer/figure4"]([], tmp_path)
+
+
+def test_numbers_of_clusters_that_vary_have_a_table_of_their_own(result):
+    config = result.config | {"task": result.config["task"] | {"min_clusters": 2}}
+    content = result.content | {"name": "set_transformer/clusters", "config": config}
+    other = Result(result.folder, content | {"axes": result.axes | {"size": "varying"}})
+    table = TABLES["set_transformer/clusters"]([result, other])
+    assert "2 to 4 clusters, 20 to 50 points" in table.caption
+    assert dict(table.rows)["rFF + PMA"][1] == dict(table.rows)["oracle (the true mixture)"][1] == "(none)"
+    assert TABLES["set_transformer/table3"]([other]) is None and run_table([other]).caption == table.caption.replace(
+        "; in bold the best of each column and those within the joint error of it", ""
+    )
 
 
 def test_protocols():

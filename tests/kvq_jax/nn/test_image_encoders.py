@@ -61,6 +61,15 @@ def test_a_product_of_windows_is_a_convolution(size):
         )
 
 
+@pytest.mark.parametrize("height, width", [(6, 7), (7, 8)])
+def test_a_stride_leaves_out_what_lies_between(height, width):
+    x, kernel = images(2, height, width), jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
+    with jax.default_matmul_precision("highest"):
+        whole = _by_windows(x, kernel)[:, ::2, ::2]
+        np.testing.assert_allclose(_by_windows(x, kernel, 2), whole, atol=1e-4)
+        np.testing.assert_allclose(_by_xla(x, kernel, 2), whole, atol=1e-4)
+
+
 def test_a_kernel_that_looks_one_pixel_to_the_left():
     x = images(1, 4, 4)
     kernel = jnp.zeros((3, 3, 3, 3)).at[1, 0].set(jnp.eye(3))
@@ -102,6 +111,18 @@ def test_running_statistics_follow_the_training_and_then_stand_still():
     later = variables | updated
     together = norm.apply(later, x, False)
     np.testing.assert_allclose(together[0, :1], norm.apply(later, x[0, :1], False), atol=1e-5)  # each image by itself
+
+
+@pytest.mark.parametrize("statistics", ["transductive", "running"])
+def test_images_that_are_not_there_count_in_no_statistics(statistics):
+    norm, x = BatchNorm(statistics), 3 + 2 * images(2, 5, 4, 4)
+    there = np.arange(5) < 3
+    variables = norm.init(jax.random.key(0), x, True)
+    spoilt = jnp.where(there[:, None, None, None], x, 100.0)
+    y, after = norm.apply(variables, spoilt, True, jnp.broadcast_to(there, (2, 5)), mutable=["batch_stats"])
+    expected, alone = norm.apply(variables, x[:, :3], True, mutable=["batch_stats"])
+    np.testing.assert_allclose(y[:, :3], expected, atol=1e-5)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5), after, alone)
 
 
 def test_unknown_statistics():

@@ -1,0 +1,109 @@
+"""Amortised clustering of features of CIFAR-100: Set Transformer (Lee et al. 2019), Section 5.3.
+
+    python -m scripts.prepare_data embed --weights resnet34.safetensors --data_dir DATA --out DATA/cifar100_resnet34.npz
+    python -m scripts.sweep --config configs/set_transformer/features.py:preset=paper --data_dir DATA
+    python -m experiments.run --config configs/set_transformer/features.py:model=isab16_pma,preset=quick
+
+data  cifar100, the default of `paper`, reads features of any width from the file of data.file, beside CIFAR-100 itself.
+      The paper's are of a VGG that was trained on these classes; what `prepare_data embed` writes is of a ResNet that
+      was trained on ImageNet. digits, the default else, are the pixels of scikit-learn's digits, under that name
+form, op   as in clustering.py
+
+Features are centred and divided by one number. `paper` has the widths of 256, three (I)SABs and two SABs behind PMA of
+the paper; --config.model.out_features is 1 + 2 d for features of another width than 512. `quick` has a quarter of the
+width.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+from kvq_jax.models import SET_NETWORKS
+from kvq_jax.nn import SET_FORMS
+
+# Not MODELS: their data must be there to take two steps of `paper`.
+_MODELS = (
+    "rff_mean",
+    "rffp_mean",
+    "rffp_max",
+    "rff_dotprod",
+    "sab_mean",
+    "isab16_mean",
+    "rff_pma",
+    "sab_pma",
+    "isab16_pma",
+    "isab32_pma",
+    "isab64_pma",
+)
+# What 'base' is.
+BASES = {"preset=paper": dict(data="cifar100"), "": dict(data="digits")}
+
+
+def get_config(arg: str | None = None) -> ConfigDict:
+    """The config of one cell; axes: model, preset, data, form, op."""
+    axes = common.parse_axes(
+        arg,
+        model=_MODELS,
+        preset=common.PRESETS,
+        data=("base", "cifar100", "digits"),
+        form=("code", "paper"),
+        op=("own", *common.operators()),
+    )
+    axes = common.resolved(axes, BASES)
+    name = axes["model"]
+    config = dict(
+        name="set_transformer/features",
+        experiment="set_transformer.features",
+        axes=axes,
+        task=dict(clusters=4, min_size=100, max_size=500),
+        data=dict(name=axes["data"], source="archive", file="cifar100_resnet34.npz"),
+        model=common.model(
+            name,
+            table=SET_NETWORKS,
+            dim=256,
+            num_heads=4,
+            num_seeds=4,
+            num_outputs=4,
+            out_features=1025,  # a logit, a mean, standard deviations
+            **SET_NETWORKS[name].parts,
+            **SET_FORMS[axes["form"]],
+        ),
+        optimizer=common.optimizer("adam", 1e-4, schedule="drop", decay_begin=35_000, decay_rate=0.1),
+        train=common.train(50_000, 10, size_classes=8, log_every=500, validate_every=2500, checkpoint_every=2500),
+        evaluation=common.evaluation(tasks=1000, batch_size=10, example_tasks=2, em_tasks=100, em_starts=10),
+    )
+    return common.edited(config, PARTS, common.swap(axes), EDITS)
+
+
+_ROWS = "rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_pma"
+_PMA = "rff_pma|sab_pma|isab16_pma|isab32_pma|isab64_pma"
+_POOLED = "rff_mean|rffp_mean|rffp_max|rff_dotprod|sab_mean|isab16_mean"
+PARTS = {
+    f"model={_ROWS}": {"model": dict(encoder_layers=4)},
+    "model=sab_mean|isab16_mean|sab_pma|isab16_pma|isab32_pma|isab64_pma": {"model": dict(encoder_layers=3)},
+    f"model={_POOLED}": {"model": dict(head=(256, 256, 256))},
+    f"model={_PMA}": {"model": dict(decoder_layers=2)},
+    "form=paper": {"model": dict(embed=True)},
+    "data=digits": {"data": dict(source="digits"), "model": dict(out_features=129)},
+}
+EDITS = {
+    "preset=quick": {
+        "model": dict(dim=64),
+        "optimizer": dict(learning_rate=1e-3, decay_begin=700),
+        "train": dict(steps=1000, size_classes=2, log_every=50, validate_every=250, checkpoint_every=250),
+        "evaluation": dict(validation_batches=8, tasks=500, em_tasks=20),
+    },
+    f"preset=quick,model={_POOLED}": {"model": dict(head=(64, 64, 64))},
+    "preset=tiny": {
+        "task": dict(min_size=20, max_size=40),
+        "model": dict(dim=8, encoder_layers=1),
+        "optimizer": dict(decay_begin=14),
+        "train": dict(steps=20, seeds=2, size_classes=1, log_every=10, validate_every=20, checkpoint_every=10),
+        "evaluation": dict(validation_batches=1, tasks=6, batch_size=6, em_tasks=2, em_starts=1),
+    },
+    f"preset=tiny,model={_POOLED}": {"model": dict(head=(8, 8, 8))},
+}
+
+
+def sweep() -> list[dict[str, str]]:
+    """The cells of the table."""
+    return [{"model": model} for model in _MODELS]

@@ -1,0 +1,63 @@
+"""The table of set anomalies of the Set Transformer, from results; and the table of one run."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
+from experiments.set_transformer.labels import described, images, label_of, own_op, variant
+from experiments.set_transformer.paper_numbers import ANOMALY, CHANCE, printed
+
+CONFIG = "set_transformer/anomaly"
+CONFIGS = (CONFIG,)
+_METRICS = ("auroc", "aupr")
+_MODELS = ("rff_mean", "rff_pma", "sab_mean", "sab_pma")
+
+
+def anomaly(results: Sequence[Result]) -> Table | None:
+    """Every model: one preset, one kind of images, one form. None without results."""
+    own = [result for result in results if result.name == CONFIG and own_op(result)]
+    found = comparable(own, CONFIG, lambda result: result.axes["model"], images, variant)
+    return _table(found, [*_MODELS, *(model for model in found if model not in _MODELS)]) if found else None
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """One run: its areas beside the paper's."""
+    (result,) = results
+    return _table({result.axes["model"]: result}, [result.axes["model"]])
+
+
+def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
+    columns, best = [], f"; {BEST}" if len(models) > 1 else ""
+    for metric in _METRICS:
+        cells = [_cell(found.get(model), metric) for model in models]
+        columns.append(mark_best(cells, smaller_is_better=False) if best else cells)
+        columns.append([printed(ANOMALY.get(model, {}).get(metric)) for model in models])
+    columns.append(
+        [measured(found[model].metrics["trained/accuracy"], 100) if model in found else Cell() for model in models]
+    )
+    own = list(found.values())
+    first, told = own[0], facts(own, "trained/accuracy")
+    size = first.config["task"]["set_size"]
+    chance = [Cell(0.5, decimals=4), CHANCE["auroc"], Cell(1 / size, decimals=4), CHANCE["aupr"], Cell(100 / size)]
+    rows = [("chance", chance), *((label_of(model), list(cells)) for model, *cells in zip(models, *columns))]
+    steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
+    shared, together = first.config["task"]["shared"], first.config["evaluation"]["together"]
+    caption = (
+        f"{described(first)}; {first.content['facts']['data']} at {first.config['data']['size']} pixels; sets of "
+        f"{size} images, all but one with {shared} attribute(s) in common; {steps} steps ('m of n': the weights are "
+        f"those of step m, of the best validation loss) of {batch} sets. Areas under the receiver operating "
+        f"characteristic (AUROC) and the curve of precision and recall (AUPR) over the images of {together} sets at "
+        f"once, and the share of sets whose anomaly is found, in percent: mean over {told['seeds']} seed(s) ± standard "
+        f"error over {told['n']} sets{best}. The paper's numbers are of 1000 sets of faces of CelebA with two "
+        "attributes."
+    )
+    heads = ["AUROC", "the paper's", "AUPR", "the paper's AUPR", "found, %"]
+    return Table("Set anomalies", ["model", *heads], rows, caption, facts=told)
+
+
+def _cell(result: Result | None, metric: str) -> Cell:
+    return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
+
+
+TABLES = {"set_transformer/anomaly": anomaly}

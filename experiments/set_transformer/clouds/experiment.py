@@ -1,0 +1,88 @@
+"""The class of a point cloud (Set Transformer, Section 5.6, Table 4): ModelNet40, or surfaces that need no data."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from experiments.data import modelnet
+from experiments.harness import settings
+from experiments.harness.errors import ConfigError
+from experiments.harness.evaluation import TaskEvaluation, over_tasks
+from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.set_transformer.networks import network
+from experiments.tasks.clouds import Clouds, ResidentClouds
+from experiments.tasks.surfaces import SURFACES
+from kvq_jax.domains import Count, Share
+
+SECTIONS = ("task", "data", "model")
+_SURFACES = "surfaces"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+    """The config's `data` section."""
+
+    source: str  # 'surfaces', or a key of modelnet.SOURCES
+    resident: Count  # points that are drawn from each surface of an OFF file, once
+    validation_fraction: Share  # of the training clouds
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
+    task = settings.build(Clouds, config.task, "config.task")
+    model = network(config)
+    evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
+    data, name, classes = _load(settings.build(DataSettings, config.data, "config.data"), task, data_dir)
+    if model.num_outputs != 1 or model.out_features != len(classes):
+        raise ConfigError(f"config.model.out_features: {model.out_features} in a row for {len(classes)} classes")
+
+    def init(key):
+        return model.lazy_init(key, jax.ShapeDtypeStruct((task.points, 3), jnp.float32))
+
+    def judged(variables, sets):
+        scores = model.apply(variables, sets.x)[..., 0, :]
+        right = jnp.float32(scores.argmax(-1) == sets.truth)
+        return right, optax.softmax_cross_entropy_with_integer_labels(scores, sets.truth), scores
+
+    def loss(variables, batch, key):
+        right, losses, _ = judged(variables, batch)
+        return losses.mean(), ({"accuracy": right.mean()}, {})
+
+    def evaluate(variables, test, key):
+        def one(task_key):
+            return dict(zip(("accuracy", "cross_entropy"), judged(variables, task.sample(task_key, test))))
+
+        return over_tasks(one, key, evaluation.tasks, evaluation.batch_size)
+
+    def examples(variables, test, key):
+        def one(task_key):
+            sampled = task.sample(task_key, test)
+            return {"x": sampled.x, "truth": sampled.truth, "prediction": judged(variables, sampled)[2].argmax(-1)}
+
+        return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
+
+    facts = {"data": name, "classes": list(classes)}
+    return Experiment(init, task.sample, loss, evaluate, examples, data, facts, model=model)
+
+
+def _load(own: DataSettings, task: Clouds, data_dir: str | None) -> tuple[dict, str, tuple[str, ...]]:
+    """Clouds of each split, what to call them, and their classes. Raises ConfigError and DataError."""
+    if own.source == _SURFACES:
+        return NO_DATA, f"surfaces of {len(SURFACES)} kinds", tuple(SURFACES)
+    if own.resident < task.points:
+        raise ConfigError(f"config.data.resident: {own.resident} points of a surface, a set has {task.points}")
+    found = modelnet.load(own.source, data_dir, own.resident if own.source == "off" else task.points)
+    order = np.random.default_rng(0).permutation(len(found.train.label))
+    held_out = max(1, round(own.validation_fraction * len(order)))
+    if held_out == len(order):
+        raise ConfigError(f"config.data.validation_fraction: leaves none of {len(order)} clouds to train on")
+    parts = {"train": order[held_out:], "validation": order[:held_out]}
+    data = {
+        split: ResidentClouds(found.train.points[part], found.train.label[part], split == "train")
+        for split, part in parts.items()
+    }
+    return data | {"test": ResidentClouds(*found.test, False)}, found.name, found.classes

@@ -1,0 +1,62 @@
+"""Table 4 of the Set Transformer, accuracy of classes of point clouds by their number of points, from results."""
+
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
+from experiments.set_transformer.labels import described, images, label_of, own_op, variant
+from experiments.set_transformer.paper_numbers import CLOUDS, printed
+
+CONFIG = "set_transformer/clouds"
+CONFIGS = (CONFIG,)
+_POINTS = (100, 1000, 5000)
+
+
+def table4(results: Sequence[Result]) -> Table | None:
+    """Every model at every number of points: one preset, one kind of clouds, one form. None without results."""
+    own = [result for result in results if result.name == CONFIG and own_op(result)]
+    found = comparable(own, CONFIG, _place, lambda result: images(result)[:1], variant)
+    models = [*CLOUDS, *dict.fromkeys(model for model, _ in found if model not in CLOUDS)]
+    return _table(found, models, _POINTS) if found else None
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """One run: its accuracy beside the paper's."""
+    (result,) = results
+    model, points = _place(result)
+    return _table({(model, points): result}, [model], (points,))
+
+
+def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], points: Sequence[int]) -> Table:
+    columns, heads, best = [], [], f"; {BEST}" if len(models) > 1 else ""
+    for number in points:
+        summaries = [
+            found[model, number].metrics["trained/accuracy"] if (model, number) in found else None for model in models
+        ]
+        cells = [measured(summary, 100) for summary in summaries]
+        columns.append(mark_best(cells, smaller_is_better=False) if best else cells)
+        columns.append([_published(model, number) for model in models])
+        heads += [f"{number} points", f"{number} points, the paper's"]
+    own = list(found.values())
+    first, told = own[0], facts(own, "trained/accuracy")
+    data = several(result.content["facts"]["data"] for result in own)
+    steps, batch = several(result.steps for result in own), several(run.config["train"]["batch_size"] for run in own)
+    caption = (
+        f"{described(first)}; {data}; {steps} steps ('m of n': the weights are those of step m, of the best validation "
+        f"loss) of {batch} clouds. Accuracy in percent, mean over {told['seeds']} seed(s) ± standard error over "
+        f"{told['n']} clouds{best}. The paper's numbers are of ModelNet40."
+    )
+    rows = [(label_of(model), list(cells)) for model, *cells in zip(models, *columns)]
+    return Table("Classes of point clouds", ["model", *heads], rows, caption, facts=told)
+
+
+def _published(model: str, points: int) -> Cell | str:
+    cell = CLOUDS.get(model, {}).get(points)
+    return printed(cell and Cell(100 * cell.mean, decimals=2))
+
+
+def _place(result: Result) -> tuple[str, int]:
+    return result.axes["model"], int(result.axes["points"])
+
+
+TABLES = {"set_transformer/table4": table4}

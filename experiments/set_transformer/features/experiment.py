@@ -1,0 +1,81 @@
+"""Amortised clustering of features of images (Set Transformer, Section 5.3): sets of four classes of CIFAR-100.
+
+Everything but the data is as in experiments/set_transformer/clustering. The oracle is the mixture with the moments of
+the classes, since no mixture is true of features. As in the paper, all sets are of the training images: a test set is
+one that was not drawn before, of images that were.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from experiments.data import cifar, image_features, sources
+from experiments.harness import settings
+from experiments.harness.errors import ConfigError
+from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.set_transformer.clustering.experiment import clustering
+from experiments.tasks.labelled_features import Features, LabelledFeatures
+
+SECTIONS = ("task", "data", "model")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+    """The config's `data` section."""
+
+    name: str  # a key of DATA
+    source: str  # of the images: 'archive' or 'tfds', 'digits' of digits
+    file: str  # of features, absolute or relative to --data_dir; not used by digits
+
+
+def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
+    """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
+    task = settings.build(LabelledFeatures, config.task, "config.task")
+    own = settings.build(DataSettings, config.data, "config.data")
+    feature, label, facts = settings.choose(DATA, own.name, "config.data.name")(own, data_dir)
+    features = _scaled(feature, label)
+    _check_sizes(task, features)
+    data = dict.fromkeys(NO_DATA, features)
+    return clustering(task, feature.shape[1], config, evaluation, data=data, facts=facts)
+
+
+def _cifar100(own: DataSettings, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, dict]:
+    """Features [n, d] and labels [n] of the training images, facts for result.json. Raises DataError."""
+    data = cifar.load(own.source, data_dir)
+    made = image_features.read(Path(data_dir or "", own.file), data)
+    return made.features["train"], data.train["label"], {"data": data.name, "features": made.provenance["network"]}
+
+
+def _digits(own: DataSettings, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, dict]:
+    """As _cifar100, of all of scikit-learn's digits: their pixels."""
+    data = sources.load("digits", own.source, data_dir)
+    image, label = (np.concatenate([data.train[field], data.test[field]]) for field in ("image", "label"))
+    return image.reshape(len(image), -1), label, {"data": data.name, "features": "pixels"}
+
+
+# Name of a data set -> function(settings, data_dir) -> features, labels, facts.
+DATA = {"cifar100": _cifar100, "digits": _digits}
+
+
+def _scaled(feature: np.ndarray, label: np.ndarray) -> Features:
+    """Features by class, less their mean, and all divided by the one number that gives them variance 1 on average."""
+    feature = feature.astype(np.float64) - feature.mean(0)
+    feature /= np.sqrt((feature**2).mean())
+    own = [np.flatnonzero(label == number) for number in np.unique(label)]
+    largest = max(map(len, own))
+    member = np.stack([np.append(rows, np.full(largest - len(rows), -1)) for rows in own])
+    return Features(np.float32(feature), np.int32(member))
+
+
+def _check_sizes(task: LabelledFeatures, features: Features) -> None:
+    """Raises ConfigError where some classes that a set may have are too few or too small for it."""
+    counts = np.sort((features.member >= 0).sum(1))
+    if len(counts) < task.clusters:
+        raise ConfigError(f"config.task.clusters: {task.clusters} of {len(counts)} classes")
+    fewest = counts[: task.clusters].sum()
+    if fewest < task.max_size:
+        raise ConfigError(
+            f"config.task.max_size: {task.max_size} of {task.clusters} classes with {fewest} images in all"
+        )

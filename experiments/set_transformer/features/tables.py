@@ -1,0 +1,61 @@
+"""The Set Transformer's table of clustering features of CIFAR-100, from results; and the table of one run."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
+from experiments.set_transformer.labels import described, images, label_of, own_op, variant
+from experiments.set_transformer.paper_numbers import FEATURES, ORACLE, printed
+
+CONFIG = "set_transformer/features"
+CONFIGS = (CONFIG,)
+_METRICS = ("ari0", "ari1")
+
+
+def features(results: Sequence[Result]) -> Table | None:
+    """Every model: one preset, one kind of features, one form. None without results."""
+    own = [result for result in results if result.name == CONFIG and own_op(result)]
+    found = comparable(own, CONFIG, lambda result: result.axes["model"], images, variant)
+    return _table(found, [model for model in FEATURES if model != ORACLE]) if found else None
+
+
+def run_table(results: Sequence[Result]) -> Table:
+    """One run: its Rand indices beside the paper's."""
+    (result,) = results
+    return _table({result.axes["model"]: result}, [result.axes["model"]])
+
+
+def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
+    columns, best = [], f"; {BEST}" if len(models) > 1 else ""
+    for place, metric in enumerate(_METRICS):
+        cells = [_cell(found.get(model), metric) for model in models]
+        columns.append(mark_best(cells, smaller_is_better=False) if best else cells)
+        columns.append([printed(FEATURES[model][place]) for model in models])
+    own = list(found.values())
+    first, told = own[0], facts(own, "trained/ari0")
+    oracle, em = (_cell(first, f"ari_{name}") for name in ("oracle", "em"))
+    rows = [
+        ("the moments of the classes", [oracle, "(none)", "", ""]),
+        ("EM, scikit-learn", [em, printed(FEATURES[ORACLE][0]), "", ""]),
+        *((label_of(model), list(cells)) for model, *cells in zip(models, *columns)),
+    ]
+    task, known = first.config["task"], first.content["facts"]
+    steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
+    starts, sets = first.config["evaluation"]["em_starts"], first.metrics["trained/ari_em"]["n"]
+    caption = (
+        f"{described(first)}; {known['data']}, {known['features']}; {task['min_size']} to {task['max_size']} images of "
+        f"{task['clusters']} classes; {steps} steps of {batch} sets. Adjusted Rand index of the network (0) and after "
+        f"one step of EM (1): mean over {told['seeds']} seed(s) ± standard error over {told['n']} sets{best}. The "
+        f"oracle is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
+        f"k-means++, on {sets} of the sets. The paper's are of features of a VGG trained on CIFAR-100."
+    )
+    columns = ["model", "ARI0", "the paper's", "ARI1", "the paper's ARI1"]
+    return Table("Amortised clustering of features", columns, rows, caption, facts=told)
+
+
+def _cell(result: Result | None, metric: str) -> Cell:
+    return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
+
+
+TABLES = {"set_transformer/features": features}

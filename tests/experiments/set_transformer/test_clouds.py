@@ -1,0 +1,135 @@
+"""Classes of point clouds: surfaces by their equations, poses, resident clouds, a run at preset tiny and Table 4."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from configs.set_transformer import clouds as config_file
+from experiments import catalogue
+from experiments.data.errors import DataError
+from experiments.harness.errors import ConfigError
+from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.results import Result
+from experiments.set_transformer.clouds import experiment as clouds
+from experiments.set_transformer.clouds.tables import TABLES
+from experiments.tasks import surfaces
+from experiments.tasks.clouds import Clouds, ResidentClouds, rotation
+from tests.experiments.data.test_modelnet import OFF, write
+
+TASK = Clouds(points=50, noise=0.0, scale=(1.0, 1.0), turn=True)
+# Class -> what is 0 at all of its points, whatever its form.
+EQUATIONS = {
+    "sphere": lambda x, y, z: x**2 + y**2 + z**2 - 1,
+    "hemisphere": lambda x, y, z: np.abs(x**2 + y**2 + z**2 - 1) + np.minimum(z, 0),
+    "cylinder": lambda x, y, z: x**2 + y**2 - 1,
+    "disc": lambda x, y, z: np.abs(z) + np.maximum(x**2 + y**2 - 1, 0),
+    "helix": lambda x, y, z: x**2 + y**2 - 1,
+    "box": lambda x, y, z: np.max([np.abs(x), np.abs(y), np.abs(z) / np.abs(z).max()], 0) - 1,
+    "tetrahedron": lambda x, y, z: np.min([1 - x - y + z, 1 - x + y - z, 1 + x - y - z, 1 + x + y + z], 0),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """4000 points of every surface, [classes, 4000, 3]."""
+    draw = jax.jit(jax.vmap(lambda label: surfaces.draw(jax.random.key(0), label, 4000)))
+    return dict(zip(surfaces.SURFACES, np.asarray(draw(jnp.arange(len(surfaces.SURFACES))))))
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_points_are_on_their_surface(drawn, name):
+    np.testing.assert_allclose(EQUATIONS[name](*drawn[name].T), 0, atol=1e-3)
+    assert np.linalg.matrix_rank(drawn[name] - drawn[name].mean(0), tol=1e-3) == (2 if name == "disc" else 3)
+
+
+def test_surfaces_of_a_form_and_uniform_points(drawn):
+    x, y, z = drawn["torus"].T
+    thin = np.abs(z).max()
+    np.testing.assert_allclose((np.hypot(x, y) - 1) ** 2 + z**2, thin**2, atol=1e-3)
+    x, y, z = drawn["cone"].T
+    assert np.corrcoef(np.hypot(x, y), z)[0, 1] == pytest.approx(-1, abs=1e-4)
+    x, y, z = drawn["saddle"].T
+    assert np.corrcoef(x**2 - y**2, z)[0, 1] == pytest.approx(1, abs=1e-4)
+    np.testing.assert_allclose((drawn["sphere"] ** 2).mean(0), 1 / 3, atol=0.02)  # uniform by area
+    assert np.hypot(*drawn["disc"].T[:2]).mean() == pytest.approx(2 / 3, abs=0.02)
+    np.testing.assert_allclose(drawn["tetrahedron"].mean(0), 0, atol=0.05)
+
+
+def test_a_rotation_keeps_lengths_and_turns_in_any_direction():
+    turns = np.asarray(jax.jit(jax.vmap(rotation))(jax.random.split(jax.random.key(0), 3000)))
+    np.testing.assert_allclose(turns @ turns.transpose(0, 2, 1), np.broadcast_to(np.eye(3), turns.shape), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.det(turns), 1, atol=1e-5)
+    np.testing.assert_allclose(turns.mean(0), 0, atol=0.05)
+    np.testing.assert_allclose((turns**2).mean(0), 1 / 3, atol=0.03)
+
+
+def test_clouds_are_standardised_and_those_to_train_on_are_turned_around_the_third_axis():
+    keys = jax.random.split(jax.random.key(0), 500)
+    made = jax.device_get(jax.jit(jax.vmap(lambda key: TASK.sample(key, None)))(keys))
+    np.testing.assert_allclose(made.x.mean(1), 0, atol=1e-5)
+    np.testing.assert_allclose((made.x**2).mean((1, 2)), 1, rtol=1e-4)
+    assert set(made.truth.tolist()) == set(range(len(surfaces.SURFACES)))
+    points = np.random.default_rng(0).normal(size=(3, 50, 3)).astype(np.float32)
+    sample = jax.jit(jax.vmap(TASK.sample, (0, None)))
+    own, turned = (
+        sample(keys[:40], ResidentClouds(jnp.asarray(points), jnp.arange(3), train)) for train in (False, True)
+    )
+    for one, other, label in zip(np.asarray(own.x), np.asarray(turned.x), np.asarray(own.truth)):
+        whole = points[label] - points[label].mean(0)
+        whole /= np.sqrt((whole**2).mean())
+        np.testing.assert_allclose(np.sort(one[:, 2]), np.sort(whole[:, 2]), atol=1e-4)
+        np.testing.assert_allclose(other[:, 2], one[:, 2], atol=1e-5)
+        np.testing.assert_allclose(np.hypot(*other[:, :2].T), np.hypot(*one[:, :2].T), atol=1e-4)
+    assert np.abs(turned.x - own.x).max() > 0.5 and set(np.asarray(own.truth).tolist()) == {0, 1, 2}
+
+
+def build(arg, data_dir=None, **changes):
+    config = config_file.get_config(arg)
+    config.update_from_flattened_dict(changes)
+    return clouds.build(config, split_evaluation(config.evaluation)[1], data_dir)
+
+
+def test_clouds_of_files_are_split(tmp_path):
+    for name in ("bed", "chair"):
+        for part, count in (("train", 5), ("test", 2)):
+            for number in range(count):
+                write(tmp_path / name / part / f"{number}.off", OFF)
+    changes = {"data.resident": 60, "model.out_features": 2}
+    made = build("preset=tiny,data=off", str(tmp_path), **changes)
+    assert {split: part.points.shape for split, part in made.data.items()} == {
+        "train": (9, 60, 3),
+        "validation": (1, 60, 3),
+        "test": (4, 60, 3),
+    }
+    assert made.data["train"].training and not made.data["validation"].training
+    with pytest.raises(ConfigError, match="config.data.validation_fraction: leaves none of 10"):
+        build("preset=tiny,data=off", str(tmp_path), **changes | {"data.validation_fraction": 0.99})
+    with pytest.raises(ConfigError, match="config.model.out_features: 40 in a row for 2 classes"):
+        build("preset=tiny,data=off", str(tmp_path), **{"data.resident": 60})
+
+
+@pytest.mark.parametrize(
+    "arg, changes, error, message",
+    [
+        ("preset=tiny", {"task.points": 0}, ConfigError, "config.task: points >= 1"),
+        ("preset=paper,data=off", {"data.resident": 99}, ConfigError, "config.data.resident: 99 points"),
+        ("preset=paper", {}, DataError, "pass --data_dir"),
+    ],
+)
+def test_settings_are_checked(arg, changes, error, message):
+    with pytest.raises(error, match=message):
+        build(arg, **changes)
+
+
+def test_a_tiny_run_and_table_4(tmp_path):
+    config = config_file.get_config("model=rff_mean,preset=tiny")
+    result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
+    other = Result(result.folder, result.content | {"axes": result.axes | {"model": "isab16_pma", "points": "1000"}})
+    rows = dict(TABLES["set_transformer/table4"]([result, other]).rows)
+    ours = 100 * result.metrics["trained/accuracy"]["mean"]
+    assert rows["rFF + Pooling (mean)"][0].mean == ours and rows["rFF + Pooling (mean)"][1].text() == "79.51"
+    assert rows["ISAB (16) + PMA"][2].mean == ours and rows["ISAB (16) + PMA"][3].text() == "86.62"
+    assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
+    assert (result.folder / "figure.png").stat().st_size > 10_000
