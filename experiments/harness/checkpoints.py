@@ -1,9 +1,13 @@
 """Checkpoints by orbax: the latest states, to resume from, and the best one by validation loss."""
 
+import contextlib
 import dataclasses
+import gc
 import hashlib
 import json
-from collections.abc import Callable
+import logging
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -15,6 +19,7 @@ from experiments.harness.run_directory import AFRESH
 from experiments.harness.step import TrainState
 
 _DIGEST = "digest"
+_LONGEST = 300  # characters of another library's message
 
 
 @dataclasses.dataclass
@@ -71,10 +76,12 @@ class Checkpoints:
         target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement.state), like)
         steps = sorted(self._manager.all_steps(), reverse=True) if only is None else [only]
         for step in steps:
-            try:
-                return self._whole(step, target)
-            except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
-                say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)}")
+            with _tasks_left_quietly():
+                try:
+                    return self._whole(step, target)
+                except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
+                    told = first_line(error)
+            say(f"note: the checkpoint {self._folder / str(step)} is damaged: {told[:_LONGEST]}")
         if steps:
             raise UserError(f"no checkpoint in {self._folder} can be read: {AFRESH}")
         return None
@@ -89,6 +96,31 @@ class Checkpoints:
         if expected not in (None, _digest(kept["state"], record)) or record.step != step:
             raise ValueError("its numbers are not those that were saved")
         return kept["state"], record
+
+
+@contextlib.contextmanager
+def _tasks_left_quietly() -> Iterator[None]:
+    """Keeps Python from telling at length of each task that orbax leaves behind where it could not read a file."""
+    hook, logger = sys.unraisablehook, logging.getLogger("asyncio")
+    sys.unraisablehook, logger.disabled = lambda unraisable: None, True
+    try:
+        yield
+        gc.collect()  # reached only after an error: what was read was returned
+    finally:
+        sys.unraisablehook, logger.disabled = hook, False
+
+
+def digests(folder: Path) -> dict[int, str]:
+    """Step -> a digest of the state and the losses of each checkpoint under `folder`, which are read whole."""
+    manager = ocp.CheckpointManager(folder.absolute(), options=ocp.CheckpointManagerOptions())
+    arguments = ocp.args.Composite(state=ocp.args.StandardRestore(), record=ocp.args.JsonRestore())
+    found = {}
+    for step in manager.all_steps():
+        kept = manager.restore(step, args=arguments)
+        times = {"wall_time_s": 0.0, "steps_per_second": 0.0}
+        fields = {name: value for name, value in kept["record"].items() if name != _DIGEST}
+        found[step] = _digest(kept["state"], Record(**fields | times))
+    return found
 
 
 def _digest(state: TrainState, record: Record) -> str:
