@@ -36,6 +36,7 @@ _RUN = (
 _FULL = "full disk"
 # How a run is stopped -> the exit codes that it may leave with; 0 where it had come to its end before.
 _STOPS = {"SIGKILL": {-9, 0}, "SIGTERM": {143, 0}, "SIGINT": {130, 0}, _FULL: {1, 2, 0}}
+_END = 8  # bytes, the same in every PNG
 _LARGEST_LIMIT = 128  # of the size of files, in blocks of 512 bytes: some files fit and others do not
 
 
@@ -58,9 +59,13 @@ def _soak(argv: list[str]) -> None:
         if (run / "result.json").exists() or number == _KILLS.value - 1:
             _finish(run, faults)  # also draws what a stop left undrawn
             finished += 1
-            if _outcome(run) != expected:
-                faults.append(f"stop {number}, {stop}: the run ended with other numbers than the first")
-            shutil.rmtree(run)
+            found = _outcome(run)
+            different = [what for what in expected if found[what] != expected[what]]
+            if different:
+                faults.append(f"stop {number}, {stop}: {', '.join(different)} are not those of the first run")
+                run.rename(folder / f"different-{number}")
+            else:
+                shutil.rmtree(run)
     print(f"{_KILLS.value} stops of {finished} runs in {time.monotonic() - started:.0f} s")
     print("\n".join(f"  {count:4} x {what}" for what, count in sorted(counts.items())))
     for fault in faults:
@@ -99,15 +104,20 @@ def _finish(path: Path, faults: list[str]) -> None:
         faults.append(f"{path}: exit code {process.returncode}, said {said[-2000:]!r}")
 
 
-def _outcome(path: Path) -> tuple:
+def _outcome(path: Path) -> dict[str, object]:
     """What must not depend on the stops. Reading it fails where a file is not whole."""
     result = Result(path, read(path / "result.json"))
     losses = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     examples = {name: array.tobytes() for name, array in result.examples.items()}
-    left = sorted(entry.name for entry in path.iterdir())
-    whole = (path / "figure.png").read_bytes().endswith(b"IEND\xaeB`\x82")
-    steps = {name: digests(path / "checkpoints" / name) for name in ("latest", "best")}
-    return result.metrics, losses, examples, left, whole, steps
+    last = {name: max(digests(path / "checkpoints" / name).items()) for name in ("latest", "best")}
+    return {
+        "metrics": result.metrics,
+        "losses": losses,
+        "examples": examples,
+        "names of files": sorted(entry.name for entry in path.iterdir()),
+        "the end of the picture": (path / "figure.png").read_bytes()[-_END:],
+        "states of training": last,
+    }
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Checkpoints by orbax: the latest states, to resume from, and the best one by validation loss."""
 
-import contextlib
 import dataclasses
-import gc
 import hashlib
 import json
 import logging
+import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -49,12 +49,19 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, step: int, state: TrainState, record: Record) -> None:
-        """Adds a checkpoint and lets the oldest go. A save of the same step by a killed run is overwritten."""
+        """Adds a checkpoint and lets the oldest go. A save of the same step by a killed run is overwritten.
+
+        Raises OSError where the disk is full.
+        """
         if step in self._manager.all_steps():
             self._manager.delete(step)
         fields = dataclasses.asdict(record) | {_DIGEST: _digest(state, record)}
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(fields))
-        self._manager.save(step, args=arguments, force=True)
+        try:
+            self._manager.save(step, args=arguments, force=True)
+        except Exception as error:
+            _hush()
+            raise _of_the_system(error, self._folder) from error
 
     def exists(self) -> bool:
         return self._manager.latest_step() is not None
@@ -76,12 +83,11 @@ class Checkpoints:
         target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placement.state), like)
         steps = sorted(self._manager.all_steps(), reverse=True) if only is None else [only]
         for step in steps:
-            with _tasks_left_quietly():
-                try:
-                    return self._whole(step, target)
-                except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
-                    told = first_line(error)
-            say(f"note: the checkpoint {self._folder / str(step)} is damaged: {told[:_LONGEST]}")
+            try:
+                return self._whole(step, target)
+            except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
+                _hush()
+                say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)[:_LONGEST]}")
         if steps:
             raise UserError(f"no checkpoint in {self._folder} can be read: {AFRESH}")
         return None
@@ -98,16 +104,16 @@ class Checkpoints:
         return kept["state"], record
 
 
-@contextlib.contextmanager
-def _tasks_left_quietly() -> Iterator[None]:
-    """Keeps Python from telling at length of each task that orbax leaves behind where it could not read a file."""
-    hook, logger = sys.unraisablehook, logging.getLogger("asyncio")
-    sys.unraisablehook, logger.disabled = lambda unraisable: None, True
-    try:
-        yield
-        gc.collect()  # reached only after an error: what was read was returned
-    finally:
-        sys.unraisablehook, logger.disabled = hook, False
+def _hush() -> None:
+    """Keeps Python from telling at length of each task that orbax left behind where it could not read or write."""
+    sys.unraisablehook = sys.excepthook = lambda *given: None
+    logging.getLogger("asyncio").disabled = True
+
+
+def _of_the_system(error: Exception, folder: Path) -> Exception:
+    """The OSError behind an error of tensorstore, or the error itself."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    return OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) if code else error
 
 
 def digests(folder: Path) -> dict[int, str]:
