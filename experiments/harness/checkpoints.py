@@ -3,6 +3,10 @@
 import dataclasses
 import hashlib
 import json
+import logging
+import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from experiments.harness.run_directory import AFRESH
 from experiments.harness.step import TrainState
 
 _DIGEST = "digest"
+_LONGEST = 300  # characters of another library's message
 
 
 @dataclasses.dataclass
@@ -44,12 +49,19 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, step: int, state: TrainState, record: Record) -> None:
-        """Adds a checkpoint and lets the oldest go. A save of the same step by a killed run is overwritten."""
+        """Adds a checkpoint and lets the oldest go. A save of the same step by a killed run is overwritten.
+
+        Raises OSError where the disk is full.
+        """
         if step in self._manager.all_steps():
             self._manager.delete(step)
         fields = dataclasses.asdict(record) | {_DIGEST: _digest(state, record)}
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(fields))
-        self._manager.save(step, args=arguments, force=True)
+        try:
+            self._manager.save(step, args=arguments, force=True)
+        except Exception as error:
+            _hush()
+            raise _of_the_system(error, self._folder) from error
 
     def exists(self) -> bool:
         return self._manager.latest_step() is not None
@@ -74,7 +86,8 @@ class Checkpoints:
             try:
                 return self._whole(step, target)
             except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
-                say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)}")
+                _hush()
+                say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)[:_LONGEST]}")
         if steps:
             raise UserError(f"no checkpoint in {self._folder} can be read: {AFRESH}")
         return None
@@ -89,6 +102,31 @@ class Checkpoints:
         if expected not in (None, _digest(kept["state"], record)) or record.step != step:
             raise ValueError("its numbers are not those that were saved")
         return kept["state"], record
+
+
+def _hush() -> None:
+    """Keeps Python from telling at length of each task that orbax left behind where it could not read or write."""
+    sys.unraisablehook = sys.excepthook = lambda *given: None
+    logging.getLogger("asyncio").disabled = True
+
+
+def _of_the_system(error: Exception, folder: Path) -> Exception:
+    """The OSError behind an error of tensorstore, or the error itself."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    return OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) if code else error
+
+
+def digests(folder: Path) -> dict[int, str]:
+    """Step -> a digest of the state and the losses of each checkpoint under `folder`, which are read whole."""
+    manager = ocp.CheckpointManager(folder.absolute(), options=ocp.CheckpointManagerOptions())
+    arguments = ocp.args.Composite(state=ocp.args.StandardRestore(), record=ocp.args.JsonRestore())
+    found = {}
+    for step in manager.all_steps():
+        kept = manager.restore(step, args=arguments)
+        times = {"wall_time_s": 0.0, "steps_per_second": 0.0}
+        fields = {name: value for name, value in kept["record"].items() if name != _DIGEST}
+        found[step] = _digest(kept["state"], Record(**fields | times))
+    return found
 
 
 def _digest(state: TrainState, record: Record) -> str:

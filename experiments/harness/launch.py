@@ -31,6 +31,7 @@ from experiments.harness.run_directory import (
     config_hash,
     config_json,
     default_path,
+    tidy,
 )
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
@@ -128,7 +129,7 @@ def _finished(path: Path, console: Console, show: Show | None) -> results.Result
         result = results.Result(path, results.read(path / "result.json"))
     except UserError as error:
         raise UserError(f"{error}: {AFRESH}") from error
-    if show and not any(path.glob("*.png")):
+    if show and not any(path.glob("*.png")) and tidy(path):
         show(result, path, console)
     return result
 

@@ -63,8 +63,8 @@ class RunDirectory:
             self._begun = (path / "config.json").exists()
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
-            for left in (path / _ERROR, *filter(_is_unfinished, path.iterdir())):  # by a process that was killed
-                left.unlink(missing_ok=True)
+            _tidy(path)
+            (path / _ERROR).unlink(missing_ok=True)
             write_text(path / "config.json", config_json(config))
         except OSError as error:
             raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
@@ -139,9 +139,24 @@ def check_ownership(path: Path, config: ConfigDict | None) -> None:
         raise UserError(f"{path} belongs to another config; choose another --workdir, or move it away with --restart")
 
 
+def tidy(path: Path) -> bool:
+    """Removes what a killed process left unfinished in a run folder; False where another one is at work in it."""
+    try:
+        with _locked(path):
+            _tidy(path)
+    except (OSError, UserError):
+        return False
+    return True
+
+
+def _tidy(path: Path) -> None:
+    for left in filter(_is_unfinished, path.iterdir()):
+        left.unlink(missing_ok=True)
+
+
 def _locked(path: Path) -> IO[str]:
     """The lock of a run folder, held until it is closed. Raises UserError where another process holds it."""
-    lock = (path / "lock").open("w")
+    lock = (path / "lock").open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         ours = os.path.samestat(os.fstat(lock.fileno()), (path / "lock").stat())  # the folder was not moved meanwhile

@@ -86,8 +86,6 @@ def accuracy(scores: jax.Array, label: jax.Array) -> jax.Array:
 
 def _load(section: ConfigDict, task: Episodes, data_dir: str | None) -> image_classes.ImageClasses:
     data = settings.build(DataSettings, section, "config.data")
-    if data.size < 1:
-        raise ConfigError(f"config.data.size: {data.size} pixels")
     found = image_classes.load(data.source, data_dir, data.size, least=task.shot + task.query)
     for split in image_classes.SPLITS:
         classes = len(getattr(found, split).names)

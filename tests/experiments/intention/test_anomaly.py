@@ -199,7 +199,7 @@ def test_the_paper_preset_on_512_features(model, layers, cifar_folder):
 @pytest.mark.parametrize(
     "arg, changes, error, message",
     [
-        ("preset=tiny", dict(task=dict(set_size=2)), ConfigError, "set_size must be at least 3"),
+        ("preset=tiny", dict(task=dict(set_size=2)), ConfigError, "config.task.set_size: expected int, at least 3"),
         (
             "preset=tiny",
             dict(task=dict(set_size=40)),

@@ -143,9 +143,9 @@ def test_a_step_of_the_paper_preset_at_full_width_fits_together(model, encoder, 
     "arg, changes, message",
     [
         ("preset=tiny", {"task.way": 4}, "config.task.way: an episode has 4 classes, .* has 3 for validation"),
-        ("preset=tiny", {"task.shot": 0}, "shot and query at least 1"),
+        ("preset=tiny", {"task.shot": 0}, "config.task.shot: expected int, at least 1"),
         ("preset=tiny", {"encoder.name": "conv5"}, "config.encoder.name 'conv5': did you mean 'conv'"),
-        ("preset=tiny", {"data.size": 0}, "config.data.size: 0"),
+        ("preset=tiny", {"data.size": 0}, "config.data.size: expected int, at least 1"),
     ],
 )
 def test_settings_are_checked(arg, changes, message):

@@ -61,7 +61,7 @@ def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
         (dict(cloud="nothing.obj"), DataError, "no point cloud .*nothing.obj"),
         (dict(cloud_points=4), ConfigError, "config.evaluation.cloud_points: 4 is not between the 5"),
         (dict(task=dict(dimension=4)), ConfigError, "dimension is 2 or 3"),
-        (dict(task=dict(scale=(2.0, 1.0))), ConfigError, "scale is"),
+        (dict(task=dict(scale=(2.0, 1.0))), ConfigError, "config.task.scale: .* the lowest before the highest"),
     ],
 )
 def test_settings_are_checked(change, error, message):

@@ -35,7 +35,7 @@ def test_evaluation_is_a_plain_loop_over_tasks():
 
 
 def test_settings_are_checked():
-    with pytest.raises(ConfigError, match="threshold must be positive"):
+    with pytest.raises(ConfigError, match="config.evaluation.threshold: expected float, above 0"):
         build("preset=tiny", threshold=0.0)
 
 

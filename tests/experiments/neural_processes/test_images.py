@@ -230,10 +230,10 @@ def test_a_whole_run(constant_config, tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(counts=(8, 3)), "counts must be increasing"),
+        (dict(counts=(8, 3)), "counts: expected tuple, increasing"),
         (dict(counts=(3, 15)), "config.evaluation.counts: 15 observed pixels leave no target of 15"),
         (dict(example_counts=(64,)), "config.evaluation.example_counts: 64 observed pixels leave no target of 64"),
-        (dict(tasks=0), "tasks must be at least 1"),
+        (dict(tasks=0), "tasks: expected int, at least 1"),
     ],
 )
 def test_impossible_evaluations_are_refused(constant_config, change, message):

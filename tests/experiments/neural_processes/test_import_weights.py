@@ -243,6 +243,56 @@ def attrdict(monkeypatch):
     monkeypatch.setitem(sys.modules, "attrdict.dictionary", types.SimpleNamespace(AttrDict=AttrDict))
 
 
+def encrypted(path):
+    """Sets the bit of each entry of a zip that says so."""
+    raw = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = raw.find(mark)
+        while place >= 0:
+            raw[place + flags] |= 1
+            place = raw.find(mark, place + 4)
+    path.write_bytes(raw)
+
+
+def test_hostile_files(tmp_path, imitated, monkeypatch):
+    """Each is refused in little time and memory, and nobody is told to run what is in it."""
+    itself = {"step": 7}
+    itself["model"] = itself
+    number = np.ones(1, np.float32)
+    np.savez(tmp_path / "nan.npz", **small(extra=np.array([1.0, np.nan])))
+    np.savez(tmp_path / "infinite.npz", extra=np.array([1.0, -np.inf], np.float16))
+    np.savez(tmp_path / "objects.npz", extra=np.array([{}], object))
+    (tmp_path / "pickled.npz").write_bytes(pickle.dumps({}))
+    np.savez_compressed(tmp_path / "bomb.npz", extra=np.zeros(10**6))
+    np.savez(tmp_path / "secret.npz", **small())
+    encrypted(tmp_path / "secret.npz")
+    saved_as_torch_does(itself, tmp_path / "itself.pt")
+    saved_as_torch_does({"extra": np.broadcast_to(number, (10**6, 10**6))}, tmp_path / "broadcast.pt")
+    saved_as_torch_does({1: number}, tmp_path / "number.pt")
+    header = {name: dict(dtype="F32", shape=[64], data_offsets=[0, 256]) for name in "abc"}
+    for name, text in {"overlap": json.dumps(header), "list": "[1]", "deep": "[" * 10**5}.items():
+        raw = text.encode()
+        (tmp_path / f"{name}.safetensors").write_bytes(len(raw).to_bytes(8, "little") + raw + bytes(256))
+    monkeypatch.setattr("experiments.harness.tensor_files._UNPACKED_BYTES", 10**6)
+    for name, message in {
+        "nan.npz": "the tensor extra has numbers that are not finite",
+        "infinite.npz": "the tensor extra has numbers that are not finite",
+        "objects.npz": "it holds Python objects",
+        "pickled.npz": "not a zip",
+        "bomb.npz": "would unpack to",
+        "secret.npz": "encrypted",
+        "itself.pt": "expected tensors by name",
+        "broadcast.pt": "in a storage of 1 numbers",
+        "number.pt": "expected tensors by name",
+        "overlap.safetensors": "its tensors overlap",
+        "list.safetensors": "cannot read tensors",
+        "deep.safetensors": "cannot read tensors",
+    }.items():
+        with pytest.raises(UserError, match=message) as caught:
+            read_tensors(tmp_path / name)
+        assert "allow_pickle" not in str(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
 def check_reading(save, tensor_of, folder):
     state = collections.OrderedDict((name, tensor_of(tensor)) for name, tensor in small().items())
     rest = dict(optimizer=dict(state={}, param_groups=[dict(lr=1e-3, betas=(0.9, 0.999))]), step=7)

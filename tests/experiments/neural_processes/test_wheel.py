@@ -193,7 +193,8 @@ def test_fresh_rounds_differ_between_seeds_and_radii(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "change, message", [({"last": 0}, "last=0"), ({"rounds": 2001}, "2000"), ({"wheels": "new"}, "published")]
+    "change, message",
+    [({"last": 0}, "last: expected int"), ({"rounds": 2001}, "2000"), ({"wheels": "new"}, "published")],
 )
 def test_impossible_evaluations_are_refused(monkeypatch, change, message):
     with pytest.raises(ConfigError, match=message):

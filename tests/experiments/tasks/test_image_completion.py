@@ -138,7 +138,6 @@ def test_noise_of_students_t():
     "change, message",
     [
         (dict(max_points=6), "min_context \\+ min_targets < max_points"),
-        (dict(min_targets=0), "1 <= min_targets"),
         (dict(target_cap=3), "target_cap=3 leaves no number of targets from 3 on"),
     ],
 )

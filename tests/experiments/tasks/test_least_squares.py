@@ -36,8 +36,3 @@ def test_with_fewer_points_than_dimensions_the_oracle_finds_the_part_that_the_po
     tasks = draw(2000, points=2, dimension=4)
     missed = np.square(jax.vmap(least_squares.oracle)(tasks) - tasks.weights).mean()
     assert abs(missed - 0.5) < 0.05
-
-
-def test_settings_are_checked():
-    with pytest.raises(ValueError, match="at least 1"):
-        least_squares.LeastSquares(points=10, dimension=0)

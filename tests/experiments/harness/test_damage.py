@@ -1,0 +1,206 @@
+"""Every file of a run deleted, emptied, cut short and with one bit flipped: what the next start makes of it.
+
+It ends with the same numbers, or with one line; it never goes on from numbers that nobody computed.
+"""
+
+import io
+import json
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from configs import common
+from experiments.harness.checkpoints import Checkpoints, Record
+from experiments.harness.errors import UserError
+from experiments.harness.launch import Options, launch
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.placement import build_placement
+from experiments.harness.results import load_results, read
+from experiments.harness.run_directory import RunDirectory
+from experiments.harness.step import make_init
+
+AFRESH = "--restart begins afresh"
+
+
+def flip(content: bytes, place: float) -> bytes:
+    """The content with one bit of one byte changed, so far into it."""
+    changed = bytearray(content)
+    changed[int(place * len(content))] ^= 4
+    return bytes(changed)
+
+
+DAMAGES = {
+    "deleted": lambda content: None,
+    "emptied": lambda content: b"",
+    "cut short": lambda content: content[: len(content) // 2],
+    "flipped": lambda content: flip(content, 0.5),
+}
+
+
+def damage(file, how) -> None:
+    content = DAMAGES[how](file.read_bytes())
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+
+
+def test_a_checkpoint_is_read_as_it_was_saved_or_passed_over(line, tmp_path):
+    optimizer = build_optimizer(OptimizerSettings(**common.optimizer("adam", 0.1)), 2)
+    placement = build_placement("single", seeds=2, batch_size=1)
+    states = [
+        jax.jit(jax.vmap(make_init(line, optimizer)))(np.arange(2, dtype=np.uint32) + 2 * step) for step in (0, 1)
+    ]
+    kept = Checkpoints(tmp_path / "whole")
+    for step, state in enumerate(states):
+        kept.save(step, state, Record(step=step, wall_time_s=0.5))
+
+    def restored(folder) -> tuple[int, list[str]]:
+        said = []
+        state, record = Checkpoints(folder).restore(jax.eval_shape(lambda: states[0]), placement, said.append)
+        jax.tree.map(np.testing.assert_array_equal, state, states[record.step])
+        assert record.wall_time_s == 0.5
+        return record.step, said
+
+    assert restored(tmp_path / "whole") == (1, [])
+    files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole" / "1").rglob("*") if path.is_file()]
+    found = {}
+    for file in files:
+        for how in DAMAGES:
+            shutil.copytree(tmp_path / "whole", tmp_path / "copy")
+            if (tmp_path / "copy" / file).stat().st_size:
+                damage(tmp_path / "copy" / file, how)
+                step, said = restored(tmp_path / "copy")
+                assert len(said) == 1 - step and all("is damaged" in note for note in said), (file, how)
+                found[file, how] = step
+            shutil.rmtree(tmp_path / "copy")
+    # What holds numbers is among them: the state's largest file, and the record.
+    assert any(found[file, "flipped"] == 0 for file in files if file.parts[1] == "state")
+    assert found[next(file for file in files if file.parts[1] == "record" and "meta" in file.name), "flipped"] == 0
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    with pytest.raises(UserError, match=f"no checkpoint in .*whole can be read: {AFRESH}"):
+        restored(tmp_path / "whole")
+
+
+@pytest.fixture
+def config(monkeypatch, line) -> ConfigDict:
+    module = types.SimpleNamespace(SECTIONS=(), build=lambda config, evaluation, data_dir: line)
+    monkeypatch.setitem(sys.modules, "experiments.paper.line.experiment", module)
+    every = dict(log_every=1, validate_every=2, checkpoint_every=2)
+    return ConfigDict(
+        {
+            "name": "paper/line",
+            "experiment": "paper.line",
+            "axes": {"preset": "tiny"},
+            "train": common.train(4, 2, select="best", **every),
+            "optimizer": common.optimizer("adam", 0.1),
+            "evaluation": common.evaluation(validation_batches=1),
+        }
+    )
+
+
+def run(config, path, **options):
+    console = Console(file=io.StringIO(), width=300)
+    draw = lambda result, folder, console: (folder / "figure.png").write_bytes(b"drawn")
+    return launch(config, path, Options(**options), console, draw), console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """The folder of the finished run that all tests copy; the first of them makes it."""
+    return tmp_path_factory.mktemp("damage") / "whole"
+
+
+@pytest.fixture
+def copy(config, kept, tmp_path) -> Path:
+    """A copy of a finished run."""
+    if not kept.exists():
+        run(config, kept)
+    return shutil.copytree(kept, tmp_path / "copy")
+
+
+def test_damage_that_is_refused_in_a_line(config, copy, kept):
+    refused = {
+        "config.json": "is missing or damaged|belongs to another config",
+        "result.json": AFRESH,
+        "examples.npz": "is missing|is damaged",
+    }
+    for name, message in refused.items():
+        for how in [how for how in DAMAGES if (name, how) != ("result.json", "deleted")]:
+            damage(copy / name, how)
+            with pytest.raises(UserError, match=message):
+                assert run(config, copy)[0].examples
+            shutil.copy(kept / name, copy / name)
+
+
+def test_damage_that_a_run_goes_on_over(config, copy, kept):
+    """The metrics are lost, and it is said; a result that is gone is made again, and so is the picture."""
+    for how in ("deleted", "cut short", "flipped"):
+        damage(copy / "metrics.jsonl", how)
+        (copy / "result.json").unlink()
+        (copy / "figure.png").unlink()
+        again, told = run(config, copy)
+        assert again.metrics == read(kept / "result.json")["metrics"] and (copy / "figure.png").exists()
+        assert "metrics.jsonl was lost or changed up to step 4" in told
+        shutil.copy(kept / "metrics.jsonl", copy)
+    (copy / "figure.png").unlink()
+    again, told = run(config, copy)
+    assert "already finished" in told and (copy / "figure.png").exists()
+
+
+def test_restart_takes_what_is_damaged_out_of_the_way(config, copy, kept):
+    for file in copy.rglob("*"):
+        if file.is_file() and file.name != "metrics.jsonl":
+            file.write_bytes(b"")
+    assert run(config, copy, restart=True)[0].metrics == read(kept / "result.json")["metrics"]
+    assert (copy.with_name("copy.old-1") / "metrics.jsonl").read_bytes() == (kept / "metrics.jsonl").read_bytes()
+    assert [result.folder for result in load_results([copy.parent])] == [copy]
+
+
+def test_a_killed_first_write_leaves_a_folder_that_can_be_used(config, tmp_path):
+    names = (".config.json.x7_1.part", ".result.json.x7_1.part", "lock")
+    for name in names:
+        (tmp_path / name).write_bytes(b"{")
+    RunDirectory(tmp_path, config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "lock"]
+    (tmp_path / "thesis.tex").touch()
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UserError, match="is not empty and holds no run"):
+        RunDirectory(tmp_path, config, restart=True)
+
+
+def test_a_run_that_goes_on_keeps_its_folder(config, tmp_path):
+    directory = RunDirectory(tmp_path / "run", config)
+    with pytest.raises(UserError, match="another process is running in"):
+        RunDirectory(directory.path, config, restart=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_error_that_nobody_foresaw_leaves_its_traceback(config, copy, monkeypatch):
+    def fails(*given):
+        raise ZeroDivisionError("by nought")
+
+    (copy / "result.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.harness.launch.summarise", fails)
+        with pytest.raises(ZeroDivisionError) as caught:
+            run(config, copy)
+    (note,) = caught.value.__notes__
+    assert str(copy / "error.txt") in note and "in fails" in (copy / "error.txt").read_text()
+
+
+def test_a_result_that_was_changed_is_refused(copy):
+    content = json.loads((copy / "result.json").read_text())
+    content["metrics"]["trained/error"]["mean"] += 1.0
+    (copy / "result.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="its numbers are not those that were written"):
+        load_results([copy])
