@@ -52,7 +52,7 @@ def figure4(result: Result) -> Drawn:
 
 
 def _map(axis: Axes, points: np.ndarray, values: np.ndarray, title: str) -> PathCollection:
-    """Points [n, 2] of the plane in the colours of their values [n, 1], whose range differs from operator to operator."""
+    """Points [n, 2] of the plane in the colours of their values [n, 1], whose range differs between operators."""
     axis.set_title(title, fontsize=8.5)
     axis.set_xlabel("$x_1$", fontsize=8, labelpad=0)
     axis.set_ylabel("$x_2$", fontsize=8, labelpad=-2)
