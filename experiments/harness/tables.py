@@ -232,6 +232,7 @@ def _with_error(mean: float, error: float, plus_minus: str) -> str:
     mean, error = mean / 10**power, error / 10**power
     first, exponent = f"{error:.1e}".split("e")  # rounded: 0.096 begins with 9, 0.0996 with 1
     decimals = max(0, (1 if first.startswith("1") else 0) - int(exponent))
+    mean = round(mean, decimals) + 0.0  # no -0.00
     text = f"{mean:.{decimals}f} {plus_minus} {error:.{decimals}f}"
     return f"({text})e{power:03d}" if power else text
 

@@ -75,6 +75,7 @@ def test_csv_keeps_all_digits_and_the_facts():
         (Cell(4.47, 0.134), "4.47 ± 0.13"),  # two digits of an error that begins with 1
         (Cell(4.47, 0.0996), "4.47 ± 0.10"),
         (Cell(2.29e-5, 0.06), "0.00 ± 0.06"),
+        (Cell(-2.29e-5, 0.06), "0.00 ± 0.06"),
         (Cell(100.2, 12.3), "100 ± 12"),
         (Cell(1234.5, 20.0), "1234 ± 20"),
         (Cell(999.7, 1.2), "999.7 ± 1.2"),
