@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import textwrap
+from collections.abc import Mapping
 
 from flax import linen as nn
 
@@ -105,4 +106,6 @@ def _comments(cls: type) -> dict[str, str]:
 
 
 def _default(field: dataclasses.Field) -> str:
-    return "(to be given)" if field.default is dataclasses.MISSING else repr(field.default)
+    if field.default is dataclasses.MISSING:
+        return "(to be given)"
+    return repr(dict(field.default) if isinstance(field.default, Mapping) else field.default)
