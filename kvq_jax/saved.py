@@ -34,6 +34,17 @@ class Trained(NamedTuple):
         """model.apply(variables, ...): of a regression, predict(context, target_x, target_mask, key=key)."""
         return self.model.apply(self.variables, *arguments, **options)
 
+    def astype(self, dtype: Any) -> "Trained":
+        """The model with floating-point variables of another dtype, such as jnp.bfloat16, in which it then computes.
+
+        Solves, softmax and norms stay in float32; inputs are cast by the first layers.
+        """
+        import jax
+        import jax.numpy as jnp
+
+        cast = lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+        return self._replace(variables=jax.tree.map(cast, self.variables))
+
 
 def save(folder: str | os.PathLike, model: Any, variables: Mapping[str, Any]) -> None:
     """Writes a module of kvq_jax.models or kvq_jax.nn and its variables into `folder`, which is made if needed.

@@ -31,7 +31,7 @@ def _print_table(argv: list[str]) -> None:
     table = build(load_results(map(Path, _RESULTS.value)))
     if table is None:
         raise UserError(f"no result for {_TABLE.value} in {', '.join(_RESULTS.value)}")
-    text = render(table, _FORMAT.value)
+    text = render(table, _FORMAT.value, _TABLE.value)
     print(text, end="")
     if _OUT.value:
         path = Path(_OUT.value) / f"{_TABLE.value}.{_FORMAT.value}"

@@ -24,7 +24,9 @@ INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 RED, BLUE, GREEN, AMBER, VIOLET = "#c02a2a", "#1f4fae", "#17c98a", "#d9a520", "#c583d0"
 # Preset -> what a heading says of its runs.
 EFFORTS = {"tiny": "runs of seconds", "quick": "short runs", "paper": "the published protocol"}
-FORMATS = ("png", "pdf", "svg")
+# Kind of a picture -> the metadata that leave out when it was drawn: equal pictures are equal files.
+_WITHOUT_TIME = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+FORMATS = tuple(_WITHOUT_TIME)
 _form = contextvars.ContextVar("form", default="png")
 matplotlib.rcParams.update(
     {
@@ -34,7 +36,7 @@ matplotlib.rcParams.update(
         "axes.spines.top": False,
         "figure.dpi": 150,
         "font.size": 9.5,
-        "svg.hashsalt": "kvq_jax",  # equal pictures are equal files
+        "svg.hashsalt": "kvq_jax",  # of the names in a file, else random
         "grid.color": FAINT,
         "grid.linewidth": 0.5,
         "legend.frameon": False,
@@ -135,5 +137,5 @@ def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable
         csv.writer(numbers, lineterminator="\n").writerows([columns, *rows])
         write_text(path.with_suffix(".csv"), numbers.getvalue())
     with moved_into(path) as file:
-        figure.savefig(file, format=_form.get(), metadata={"Date": None} if _form.get() == "svg" else None)
+        figure.savefig(file, format=_form.get(), metadata=_WITHOUT_TIME[_form.get()])
     return path

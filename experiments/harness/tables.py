@@ -5,6 +5,7 @@ import dataclasses
 import io
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import rich.table
 
 from experiments.harness.settings import choose
 
+_TINY = 1e-3  # below it numbers are written with a power of ten
 MISSING, NOT_FINITE = "missing", "not finite"
 BEST = "in bold the best of each column and those within the joint error of it"  # of mark_best, for captions
 # LaTeX for the symbols of captions, heads and names: pdfLaTeX knows Latin letters only, and its text font has no '>'.
@@ -22,6 +24,7 @@ _LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"σ": r"$\sigma$", "±": r"$\pm$", "≤": r"$\leq$"}
 )
+_POWER = re.compile(r"e([+-]\d+)$")  # of ten, at the end of a number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Cell:
       mean: the number; None for a cell that no run fills, NaN for a run whose number is not finite.
       error: its standard error, in the unit of the mean; None where there is none.
       best: whether it is the best of its column.
-      decimals: digits after the point, as a paper prints its number; None for three significant digits.
+      decimals: digits after the point, as a paper prints its number; None for those that the error leaves, or three
+        significant ones without an error.
       run: the result that it is a number of, for those who ask how it was made; None where there is none.
     """
 
@@ -48,10 +52,10 @@ class Cell:
             return self.number
         if self.decimals is not None:
             texts = [f"{number:.{self.decimals}f}" for number in (self.mean, self.error) if number is not None]
-        elif self.error is None:
-            texts = [_significant(self.mean)]
+        elif not self.error:
+            texts = [_significant(self.mean), *(["0"] if self.error == 0 else [])]
         else:
-            texts = [_significant(self.mean, "#" if self.error else ""), _first_digit(self.error)]
+            return _with_error(self.mean, self.error, plus_minus)
         return f" {plus_minus} ".join(texts)
 
     @property
@@ -132,19 +136,25 @@ class Table:
         rule = line(["---"] + ["---:"] * (len(self.columns) - 1))
         return "\n".join([f"**{self.title}**", "", line(self.columns), rule, *rows, "", self.caption]) + "\n"
 
-    def latex(self) -> str:
+    def latex(self, label: str) -> str:
+        """A table of the package booktabs, its caption above it, to be referred to by \\ref{label}."""
+
         def cell(c):
-            text = _escaped(c) if isinstance(c, str) else c.text(r"$\pm$")
+            text = _escaped(c) if isinstance(c, str) else _POWER.sub(_power, c.text(r"$\pm$"))
             return rf"\textbf{{{text}}}" if _is_best(c) else text
 
         rows = [" & ".join([_escaped(name), *map(cell, cells)]) + r" \\" for name, cells in self.rows]
         head = " & ".join(map(_escaped, self.columns)) + r" \\"
-        body = "\n".join([rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}", r"\hline", head, r"\hline", *rows])
-        caption = rf"\caption{{{_escaped(self.title)}. {_escaped(self.caption)}}}"
-        return (
-            "\n".join([r"\begin{table}", r"\centering", body, r"\hline", r"\end{tabular}", caption, r"\end{table}"])
-            + "\n"
-        )
+        above = [
+            r"% \usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_escaped(self.title)}. {_escaped(self.caption)}}}",
+            rf"\label{{{label}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
+        ]
+        body = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+        return "\n".join([*above, *body, r"\end{tabular}", r"\end{table}"]) + "\n"
 
     def csv(self) -> str:
         """One line for each row: every column, each followed by its errors where it has any, then the facts."""
@@ -171,12 +181,17 @@ def of_metrics(title: str, metrics: Mapping[str, Mapping[str, Any]], caption: st
     return Table(title, ["metric", "mean", "median"], rows, caption)
 
 
-FORMATS = {"md": Table.markdown, "tex": Table.latex, "csv": Table.csv}
+# Form -> (table, its name) -> text.
+FORMATS = {
+    "md": lambda table, name: table.markdown(),
+    "tex": lambda table, name: table.latex(f"tab:{name.replace('/', ':')}"),
+    "csv": lambda table, name: table.csv(),
+}
 
 
-def render(table: Table, form: str) -> str:
-    """The table as text. Raises ConfigError for a form other than md, tex, csv."""
-    return choose(FORMATS, form, "--format")(table)
+def render(table: Table, form: str, name: str) -> str:
+    """The table `name`, such as 'cmanp/table4', as text. Raises ConfigError for a form other than md, tex, csv."""
+    return choose(FORMATS, form, "--format")(table, name)
 
 
 def mark_best(column: Sequence[Cell], smaller_is_better: bool = True) -> list[Cell]:
@@ -205,19 +220,33 @@ def _numbers(cell: Cell | str) -> tuple:
     return (cell, "") if isinstance(cell, str) else (cell.number, "" if cell.error is None else cell.error)
 
 
-def _significant(number: float, zeros: str = "") -> str:
-    """Three significant digits, or all before the point; `zeros`='#' keeps zeros at the end (numbers with an error)."""
-    return f"{number:{zeros}.3g}".rstrip(".") if abs(number) < 999.5 else f"{number:.0f}"
+def _significant(number: float) -> str:
+    """Three significant digits, or all before the point."""
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
 
 
-def _first_digit(error: float) -> str:
-    """One significant digit, or all before the point."""
-    return f"{error:.1g}" if error < 1 else f"{error:.0f}"
+def _with_error(mean: float, error: float, plus_minus: str) -> str:
+    """A number to the digits that its error, which is above 0, leaves it; both over one power of ten if both are tiny.
+
+    The error has one significant digit, or two where the first is 1: '4.5 ± 0.3', '4.47 ± 0.13', '0.00 ± 0.06'.
+    """
+    largest = max(abs(mean), error)
+    power = math.floor(math.log10(largest)) if largest < _TINY else 0
+    mean, error = mean / 10**power, error / 10**power
+    first, exponent = f"{error:.1e}".split("e")  # rounded: 0.096 begins with 9, 0.0996 with 1
+    decimals = max(0, (1 if first.startswith("1") else 0) - int(exponent))
+    mean = round(mean, decimals) + 0.0  # no -0.00
+    text = f"{mean:.{decimals}f} {plus_minus} {error:.{decimals}f}"
+    return f"({text})e{power:03d}" if power else text
 
 
 def _or_nan(number: float | None) -> float:
     """A number of a result.json, which has None for what is not finite."""
     return math.nan if number is None else number
+
+
+def _power(match: re.Match) -> str:
+    return rf" $\times 10^{{{int(match[1])}}}$"
 
 
 def _escaped(text: str) -> str:

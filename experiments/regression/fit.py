@@ -30,8 +30,7 @@ def check_fit(model: nn.Module, init: Callable, task: Task, slots: Sequence[int]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{misfit} {first_line(error)}") from error
     if predicted.shape != task.target.y.shape:
-        outputs, expected = predicted.shape[-1], task.target.y.shape[-1]
-        raise ConfigError(f"{misfit} it predicts {outputs} outputs (dim_y) where a target has {expected}")
+        raise ConfigError(f"{misfit} it predicts {predicted.shape} where targets are {task.target.y.shape}")
     fewer = [] if task.context.mask is None else [task.context.x.shape[-2] - 1]
     for number in (*slots, *fewer):
         try:

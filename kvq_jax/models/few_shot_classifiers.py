@@ -101,7 +101,7 @@ class AttentionClassifier(Block):
         return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(attended)
 
 
-class NeuralProcessClassifier(nn.Module):
+class NeuralProcessClassifier(Block):
     """scores = e_P([mean of E_K of class 0; ..; of the last class; E_Q]) with E = e_H(e_enc(.)).
 
     Intention paper, Eq. 18. The class means stand in the order of the labels: e_P must learn that this order means
@@ -122,7 +122,7 @@ class NeuralProcessClassifier(nn.Module):
         return MLP((*self.decoder_features, context_label.shape[-1]), name="decoder")(means, query)
 
 
-class PrototypeClassifier(nn.Module):
+class PrototypeClassifier(Block):
     """scores = -|e_enc(Q) - mean of e_enc(K) of the class|^2 (prototypical networks: arXiv 1703.05175)."""
 
     loss = "cross_entropy"
@@ -136,7 +136,7 @@ class PrototypeClassifier(nn.Module):
         return -jnp.square(query[..., :, None, :] - means[..., None, :, :]).sum(-1)
 
 
-class MAMLClassifier(nn.Module):
+class MAMLClassifier(Block):
     """The scores of a linear layer on e_enc(Q), both after gradient descent on the cross-entropy of the context.
 
     Finn et al. 2017 (arXiv 1703.03400). Each episode adapts its own copy of all parameters, those of batch norm

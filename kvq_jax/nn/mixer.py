@@ -9,6 +9,7 @@ from flax import linen as nn
 from flax.core import FrozenDict
 from jax import Array
 
+from kvq_jax.fields import Explained
 from kvq_jax.names import choose, unknown
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
 from kvq_jax.ops import OPERATORS, Operator
@@ -23,7 +24,11 @@ DOMAINS = {"positive": float("inf"), "unit": 1.0}
 
 
 class Block(nn.Module):
-    """A module whose fields may be dicts: they are frozen, so that the module can be hashed."""
+    """A module whose fields may be dicts: they are frozen, so that the module can be hashed. help() explains fields."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls.__doc__ = Explained(vars(cls).get("__doc__"))
 
     @property
     def inits(self) -> dict[str, Any]:

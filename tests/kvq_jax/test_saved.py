@@ -1,5 +1,6 @@
 """Trained models in folders: what is written is read again, by the library alone, and damage is one line."""
 
+import functools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 
 import kvq_jax
 from kvq_jax import models, nn, saved
+from tests.kvq_jax.models.test_laws import narrow
 from tests.processes import ROOT
 
 CONTEXT = models.Points(jnp.linspace(-1, 1, 5)[:, None], jnp.ones((5, 1)))
@@ -21,10 +23,15 @@ X = jnp.linspace(-2, 2, 3)[:, None]
 SMALL = models.CMANP(features=8, embed_depth=1, hidden=8, num_heads=2, num_layers=1, num_latents=2, num_block_latents=2)
 
 
+@functools.cache
+def variables():
+    return jax.jit(SMALL.init)(jax.random.key(0), CONTEXT, X)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("saved") / "cmanp"
-    kvq_jax.save(place, SMALL, SMALL.init(jax.random.key(0), CONTEXT, X))
+    kvq_jax.save(place, SMALL, variables())
     return place
 
 
@@ -46,8 +53,35 @@ np.save("mean.npy", trained.predict(context, target_x).mean)
     options = dict(cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
     done = subprocess.run([sys.executable, "-c", code], **options)
     assert done.returncode == 0, done.stderr
-    expected = SMALL.apply(SMALL.init(jax.random.key(0), CONTEXT, X), CONTEXT, X).mean
+    expected = jax.jit(SMALL.apply)(variables(), CONTEXT, X).mean
     np.testing.assert_allclose(np.load(tmp_path / "mean.npy"), expected, rtol=1e-5)
+
+
+def test_a_model_computes_in_the_dtype_of_its_variables(folder):
+    whole = kvq_jax.load(folder)
+    half = whole.astype(jnp.bfloat16)
+    assert {leaf.dtype for leaf in jax.tree.leaves(half.variables)} == {jnp.dtype(jnp.bfloat16)}
+    exact, found = (jax.jit(SMALL.apply)(of.variables, CONTEXT, X) for of in (whole, half))
+    assert exact.mean.dtype == jnp.float32 and found.mean.dtype == jnp.bfloat16
+    error = np.abs(np.asarray(found.mean, np.float32) - exact.mean) / exact.stddev
+    assert 0 < error.max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["intention", "maml", "banp", "tnp_nd", "cmanp_and", "intention_anp"])
+def test_every_family_runs_in_bfloat16(name):
+    """What is drawn, and what meets it, is float32; all else is not, and nothing in between asks for one dtype."""
+    model = narrow(models.MODELS[name])
+
+    def predicted():
+        variables = model.init(jax.random.key(0), CONTEXT, X, key=jax.random.key(0))
+        half = saved.Trained(model, variables).astype(jnp.bfloat16)
+        prediction = half.predict(
+            *jax.tree.map(lambda rows: rows.astype(jnp.bfloat16), (CONTEXT, X)), key=jax.random.key(0)
+        )
+        return prediction if isinstance(prediction, jax.Array) else prediction.mean
+
+    draws = name in ("banp", "intention_anp")
+    assert jax.eval_shape(predicted).dtype == (jnp.float32 if draws else jnp.bfloat16)
 
 
 def test_modules_and_all_collections_come_back_equal(tmp_path):

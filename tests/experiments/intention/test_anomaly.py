@@ -272,8 +272,8 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
     ]
     assert rows["NP-Former"][0].mean == 100 * result.metrics["trained/accuracy"]["mean"]
     assert rows["Informer"][2].mean is not None and rows["Informer"][3].text() == "95.1"
-    assert render(table, "tex").isascii()
-    head = next(csv.reader(render(table, "csv").splitlines()))
+    assert render(table, "tex", "intention/table3").isascii()
+    head = next(csv.reader(render(table, "csv", "intention/table3").splitlines()))
     assert len(set(head)) == len(head) == 1 + 2 * 2 + 2 + 3  # names, ours with errors, the paper's without, facts
     assert rows["NP-Former"][2].mean is None and rows["Transformer"][0].mean is None  # that one has another op
     said = (

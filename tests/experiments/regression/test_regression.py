@@ -148,7 +148,7 @@ def test_models_of_one_paper_learn_tasks_of_another(model, task):
     [
         ("model=pair,task=gp", {"name": "mlp"}, "MLPRegressor does not fit config.task: it needs the same number of"),
         ("model=cnp,task=kabsch", {"dim_y": 1}, "CNP does not fit config.task: "),
-        ("model=cnp,task=gp", {"dim_y": 3}, "predicts 3 outputs .dim_y. where a target has 1"),
+        ("model=cnp,task=gp", {"dim_y": 3}, "CNP does not fit config.task: context.y has 1 outputs, the model dim_y=3"),
     ],
 )
 def test_a_model_that_does_not_fit_the_task_is_refused_in_one_line(arg, change, message):
