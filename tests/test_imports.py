@@ -117,7 +117,7 @@ MODULE_OF = {
 EXTRAS = {
     "kvq_jax": (),
     "configs": ("experiments",),
-    "experiments": ("experiments", "tensorboard"),
+    "experiments": ("experiments", "hdf5", "tensorboard"),
     "scripts": ("experiments",),
     "tests": ("experiments", "test"),
 }
