@@ -135,13 +135,14 @@ def test_settings_are_checked(tmp_path):
 
 
 def test_a_tiny_run_and_its_table(tmp_path):
-    config = config_file.get_config("model=rff_pma,preset=tiny")
+    config = config_file.get_config("model=rff_mean,preset=tiny")
     result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
     found = {name: result.metrics[f"trained/{name}"] for name in ("auroc", "aupr", "accuracy")}
     assert [summary["n"] for summary in found.values()] == [2, 2, 20]
     other = Result(result.folder, result.content | {"axes": result.axes | {"model": "sab_pma"}})
     rows = dict(TABLES["set_transformer/anomaly"]([result, other]).rows)
-    assert rows["rFF + PMA"][0].mean == found["auroc"]["mean"] and rows["rFF + PMA"][1] == "(none)"
+    assert rows["rFF + Pooling (mean)"][0].mean == found["auroc"]["mean"]
+    assert rows["rFF + Pooling (mean)"][1] == "(none)"
     assert rows["SAB + PMA"][1].text() == "0.5941" and rows["SAB + PMA"][3].text() == "0.4386"
     assert not rows["SAB + Pooling"][0].known and rows["chance"][2].text() == rows["chance"][3].text() + "0"
     assert (result.folder / "figure.png").stat().st_size > 10_000

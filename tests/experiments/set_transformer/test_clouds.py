@@ -1,18 +1,17 @@
-"""Classes of point clouds: surfaces by their equations, poses, resident clouds, a run at preset tiny and Table 4."""
+"""Classes of point clouds: surfaces by their equations, poses, resident clouds, what is evaluated and Table 4."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
 from configs.set_transformer import clouds as config_file
-from experiments import catalogue
 from experiments.data.errors import DataError
 from experiments.harness.errors import ConfigError
-from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
 from experiments.set_transformer.clouds import experiment as clouds
+from experiments.set_transformer.clouds import figures
 from experiments.set_transformer.clouds.tables import TABLES
 from experiments.tasks import surfaces
 from experiments.tasks.clouds import Clouds, ResidentClouds, rotation
@@ -123,13 +122,31 @@ def test_settings_are_checked(arg, changes, error, message):
         build(arg, **changes)
 
 
-def test_a_tiny_run_and_table_4(tmp_path):
+def test_what_is_evaluated_table_4_and_figure(tmp_path):
     config = config_file.get_config("model=rff_mean,preset=tiny")
-    result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
-    other = Result(result.folder, result.content | {"axes": result.axes | {"model": "isab16_pma", "points": "1000"}})
-    rows = dict(TABLES["set_transformer/table4"]([result, other]).rows)
-    ours = 100 * result.metrics["trained/accuracy"]["mean"]
-    assert rows["rFF + Pooling (mean)"][0].mean == ours and rows["rFF + Pooling (mean)"][1].text() == "79.51"
-    assert rows["ISAB (16) + PMA"][2].mean == ours and rows["ISAB (16) + PMA"][3].text() == "86.62"
+    made = clouds.build(config, split_evaluation(config.evaluation)[1], None)
+    variables, key = jax.eval_shape(made.init, jax.random.key(0)), jax.random.key(0)
+    found, shown = (
+        jax.eval_shape(lambda variables, f=f: f(variables, None, key), variables)
+        for f in (made.evaluate, made.examples)
+    )
+    assert {name: leaf.shape for name, leaf in found.items()} == {"accuracy": (20,), "cross_entropy": (20,)}
+    np.savez(
+        tmp_path / "examples.npz",
+        **{"x": np.random.default_rng(0).normal(size=shown["x"].shape), "truth": np.arange(10)},
+        **{"trained/prediction": np.arange(10) // 2},
+    )
+    content = {
+        **{"name": config.name, "axes": config.axes.to_dict(), "config": config.to_dict(), "facts": made.facts},
+        **{"seeds": [0], "steps": 20, "best_step": 10},
+        "metrics": {"trained/accuracy": {"mean": 0.25, "sem": 0.01, "median": 0, "n": 20, "seeds": [0.25]}},
+    }
+    result = Result(tmp_path, content)
+    other = Result(tmp_path, content | {"axes": result.axes | {"model": "isab16_pma", "points": "1000"}})
+    table = TABLES["set_transformer/table4"]([result, other])
+    rows = dict(table.rows)
+    assert rows["rFF + Pooling (mean)"][0].mean == 25 and rows["rFF + Pooling (mean)"][1].text() == "79.51"
+    assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62"
     assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
-    assert (result.folder / "figure.png").stat().st_size > 10_000
+    assert "10 of 20 steps" in table.caption and "surfaces of 10 kinds" in table.caption
+    assert figures.run_figure([result], tmp_path).stat().st_size > 10_000
