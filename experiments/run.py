@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 an error that nobody foresaw (its traceback is in error.tx
 it) or a full disk, 2 bad input (nothing is written), 3 the loss stopped being finite, 130 and 143 Ctrl-C and SIGTERM.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -54,4 +55,5 @@ def _run(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # without words, while the libraries are imported
     sys.exit(main(sys.argv))
