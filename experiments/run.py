@@ -4,10 +4,12 @@
     python -m experiments.run --config ... --help     # lists every knob of the config, such as --config.train.steps=100
 
 The cell is trained and evaluated, or measured; then its table is printed and its figure drawn. A killed run resumes
-from its latest checkpoint; a finished run is left alone. Exit codes: 0 done, 2 bad input (one line on stderr, nothing
-written), 3 the loss stopped being finite.
+from its latest checkpoint that is whole; a finished run is left alone. Whatever ends a run early is one line on stderr.
+Exit codes: 0 done, 1 an error that nobody foresaw (its traceback is in error.txt of the run folder, and --debug prints
+it) or a full disk, 2 bad input (nothing is written), 3 the loss stopped being finite, 130 and 143 Ctrl-C and SIGTERM.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -53,4 +55,5 @@ def _run(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # without words, while the libraries are imported
     sys.exit(main(sys.argv))

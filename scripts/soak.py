@@ -34,8 +34,9 @@ _RUN = (
     "--config.train.select=best",
 )
 _FULL = "full disk"
-# How a run is stopped -> the exit codes that it may leave with; 0 where it had come to its end before.
-_STOPS = {"SIGKILL": {-9, 0}, "SIGTERM": {143, 0}, "SIGINT": {130, 0}, _FULL: {1, 2, 0}}
+# How a run is stopped -> the exit codes that it may leave with: 0 where it had come to its end before, less than 0 by
+# the signal itself, before the libraries were imported.
+_STOPS = {"SIGKILL": {-9, 0}, "SIGTERM": {143, -15, 0}, "SIGINT": {130, -2, 0}, _FULL: {1, 2, 0}}
 _END = 8  # bytes, the same in every PNG
 _LARGEST_LIMIT = 128  # of the size of files, in blocks of 512 bytes: some files fit and others do not
 

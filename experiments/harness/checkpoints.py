@@ -1,5 +1,6 @@
 """Checkpoints by orbax: the latest states, to resume from, and the best one by validation loss."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -7,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -58,9 +59,9 @@ class Checkpoints:
         fields = dataclasses.asdict(record) | {_DIGEST: _digest(state, record)}
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(fields))
         try:
-            self._manager.save(step, args=arguments, force=True)
+            with _hushed():
+                self._manager.save(step, args=arguments, force=True)
         except Exception as error:
-            _hush()
             raise _of_the_system(error, self._folder) from error
 
     def exists(self) -> bool:
@@ -84,9 +85,9 @@ class Checkpoints:
         steps = sorted(self._manager.all_steps(), reverse=True) if only is None else [only]
         for step in steps:
             try:
-                return self._whole(step, target)
+                with _hushed():
+                    return self._whole(step, target)
             except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
-                _hush()
                 say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)[:_LONGEST]}")
         if steps:
             raise UserError(f"no checkpoint in {self._folder} can be read: {AFRESH}")
@@ -104,10 +105,18 @@ class Checkpoints:
         return kept["state"], record
 
 
-def _hush() -> None:
-    """Keeps Python from telling at length of each task that orbax left behind where it could not read or write."""
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
+    """Keeps orbax from telling at length what it raises too; after an error for good, for its tasks go on telling it."""
+    hooks = sys.unraisablehook, sys.excepthook
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
     sys.unraisablehook = sys.excepthook = lambda *given: None
-    logging.getLogger("asyncio").disabled = True
+    for logger in loggers:
+        logger.disabled = True
+    yield
+    sys.unraisablehook, sys.excepthook = hooks
+    for logger in loggers:
+        logger.disabled = False
 
 
 def _of_the_system(error: Exception, folder: Path) -> Exception:

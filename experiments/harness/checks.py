@@ -28,14 +28,25 @@ def check_model(experiment: Experiment) -> None:
         raise ConfigError(f"config.model: {error}") from error
 
 
-def check_programs(program: Program, experiment: Experiment, seeds: np.ndarray, data: Mapping[str, PyTree]) -> None:
-    """Raises ConfigError where a program of the run cannot be made; `data` are those of the splits, on the device."""
+def check_programs(
+    program: Program, experiment: Experiment, seeds: np.ndarray, data: Mapping[str, PyTree], trains: bool = True
+) -> None:
+    """Raises ConfigError where a program of the run cannot be made, or its state is larger than the memory.
+
+    Args:
+      program: of the run.
+      experiment: its experiment.
+      seeds: all seeds, [S].
+      data: those of the splits, on the device.
+      trains: False where given weights are only evaluated.
+    """
     state = _traced("config.model", program.init, seeds)
     held = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     if held > memory_bytes():
         raise ConfigError(f"config.model: the state of training takes {held / 2**30:.1f} GiB, more than there are")
-    _traced("the training", program.chunk, state, data["train"])
-    _traced("the validation", program.validate, state, data["validation"])
+    if trains:
+        _traced("the training", program.chunk, state, data["train"])
+        _traced("the validation", program.validate, state, data["validation"])
     _traced("the examples", program.examples, state, data["test"])
     if experiment.sizes is None:
         _traced("the evaluation", program.evaluate, state, data["test"])

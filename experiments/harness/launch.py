@@ -157,7 +157,7 @@ def _training(
         evaluation_seed=evaluation.seed,
     )
     check_model(experiment)
-    check_programs(program, experiment, settings.all_seeds, data)
+    check_programs(program, experiment, settings.all_seeds, data, trains=given is None)
     initial = _given_state(program, settings, given, placement) if given else None
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:

@@ -4,6 +4,7 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -74,7 +75,9 @@ def _version(package: str) -> str | None:
 def _code_version() -> str | None:
     """The commit of the checkout, with '-dirty' where files differ from it; None outside a checkout."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    unlocked = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # a run that is killed here must not leave the checkout locked
     try:
-        return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run(command, cwd=_ROOT, env=unlocked, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
