@@ -2,8 +2,8 @@
 
 F is a checkpoint or state dict of the released code (.tar, .pt, .pth), or a .npz of its tensors by name. Sizes follow
 from the tensors. Fields that shapes cannot tell take the published default and are printed; --set field=value changes
-them, such as --set num_heads=1 for the wheel bandit, or --set std_map=softplus --set std_floor=0.05 where deviations
-are bounded (EMNIST).
+them, such as --set num_heads=1 for the wheel bandit. Whether deviations are bounded (EMNIST) no tensor tells either;
+which --set says so for the model is printed.
 
     python -m experiments.run --config configs/neural_processes/gp.py:model=cmanp --weights DIR     # evaluates them
     model, variables = kvq_jax.load("DIR")                                                           # in Python
@@ -18,7 +18,7 @@ from absl import flags
 from experiments.harness import command_line, weights
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
-from experiments.neural_processes.import_weights import TORCH_NAMES, import_weights, parse_changes
+from experiments.neural_processes.import_weights import TORCH_NAMES, bounded, import_weights, parse_changes
 
 _MODEL = flags.DEFINE_string("model", None, f"one of {', '.join(TORCH_NAMES)}")
 _WEIGHTS = flags.DEFINE_string("weights", None, "file of the published tensors: .npz, .pt, .pth or .tar")
@@ -40,6 +40,9 @@ def _import(argv: list[str]) -> None:
     known = {field: value for field, value in made.model.items() if field not in made.assumed}
     for said, fields in (("known", known), ("assumed, as published (--set changes it)", made.assumed)):
         print(f"{said}: {', '.join(f'{field}={value}' for field, value in fields.items())}")
+    if not bounded(_MODEL.value).items() <= made.model.items():
+        hint = " ".join(f"--set {field}={value}" for field, value in bounded(_MODEL.value).items())
+        print(f"if its deviations were bounded in training (EMNIST): {hint}")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ TORCH_NAMES = {
     if row.cls not in (IntentionANP, IntentionCMANP)  # ours
 }
 _SHOWN = 3  # problems in one message
+_PREFIX = "module."  # of all names in a file that torch.nn.DataParallel saved
+# How a model is told that its deviations are bounded, as published for EMNIST: no tensor says so.
+_BOUNDED = {"std_map": "softplus", "std_floor": 0.05}
+_BOUNDED_JOINT = {"bound": True}
 
 
 def _rows(name: str) -> Size:
@@ -120,6 +124,12 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     for field in changes:
         if field not in defaults:
             raise UserError(unknown(f"field of {name}", field, defaults))
+        if field in _BOUNDED and "bound" in bounded(name):
+            raise UserError(f"{name} does not read {field}: its deviations are bounded by bound=True")
+    tensors = _named_alike(tensors)
+    for tensor, array in tensors.items():
+        if not np.all(np.isfinite(array.astype(np.float64))):
+            raise UserError(f"{tensor} holds numbers that are not finite")
     try:
         told = sizes(cls, tensors) | changes
         section = {"name": name} | defaults | told
@@ -129,6 +139,11 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     except (IndexError, TypeError, ValueError) as error:
         raise UserError(f"the tensors do not fit {name}: {_shortened(str(error))}") from error
     return Imported(model, section, params, {field: value for field, value in defaults.items() if field not in told})
+
+
+def bounded(name: str) -> dict[str, Any]:
+    """The fields that make the deviations of the model `name` bounded."""
+    return _BOUNDED_JOINT if "bound" in fields_of(MODELS[name].cls) else _BOUNDED
 
 
 def sizes(cls: type[NeuralProcess], tensors: Tensors) -> dict[str, Any]:
@@ -151,6 +166,13 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
             raise UserError(f"--set {text}: expected field=value, the value a Python literal or a word") from error
     return changes
+
+
+def _named_alike(tensors: Tensors) -> Tensors:
+    """The tensors without the prefix that all their names have where torch.nn.DataParallel saved them."""
+    if not all(name.startswith(_PREFIX) for name in tensors):
+        return tensors
+    return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
 
 
 def _shapes(model: NeuralProcess, dim_x: int) -> PyTree:

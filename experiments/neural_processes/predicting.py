@@ -25,4 +25,4 @@ def spread(x: jax.Array, most: int) -> jax.Array:
 
 def moments(predictive, shape: tuple[int, ...]) -> jax.Array:
     """Means and standard deviations [..., 2, M] of any distribution of targets [..., M] = shape, of one output."""
-    return jnp.stack([predictive.mean.reshape(shape), predictive.stddev.reshape(shape)], -2)
+    return jnp.stack([predictive.mean.reshape(shape), jnp.sqrt(predictive.variance).reshape(shape)], -2)

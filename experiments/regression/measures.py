@@ -42,7 +42,7 @@ def predictor(model: nn.Module, variables: Any, target: Points, task_key: jax.Ar
         if isinstance(found, jax.Array):
             return {"prediction": found}
         shape = (*target.x.shape[:-1], -1)
-        return {"prediction": found.mean.reshape(shape), "prediction_std": found.stddev.reshape(shape)}
+        return {"prediction": found.mean.reshape(shape), "prediction_std": jnp.sqrt(found.variance).reshape(shape)}
 
     return predict
 

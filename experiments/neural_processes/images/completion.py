@@ -139,7 +139,7 @@ def _predict(
 
     def of_block(x: jax.Array) -> dict[str, jax.Array]:
         found = model.apply(variables, context, x, key=model_key)
-        mean, std = (rows.reshape(len(x), -1) for rows in (found.mean, found.stddev))
+        mean, std = (rows.reshape(len(x), -1) for rows in (found.mean, jnp.sqrt(found.variance)))
         arrays = {"mean": mean, "std": std}
         if isinstance(found, dist.MixtureSameFamily):
             arrays["samples"] = jnp.moveaxis(found.component_distribution.mean[:, :samples], 0, 1)

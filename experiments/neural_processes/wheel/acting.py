@@ -89,7 +89,7 @@ def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:
         index, x, reward, round_key = inputs
         predict_key, noise_key = jax.random.split(round_key)
         prediction = agent.predict(state, x, index, predict_key)
-        bound = prediction.mean + exploration * prediction.stddev
+        bound = prediction.mean + exploration * jnp.sqrt(prediction.variance)
         arm = jnp.where(index == 0, first, jnp.argmax(bound.reshape(reward.shape), -1))
         pulled = jax.nn.one_hot(arm, reward.shape[-1], dtype=bool)
         row = jnp.where(pulled, reward, jax.random.normal(noise_key, reward.shape))

@@ -93,6 +93,7 @@ def test_from_the_published_file_to_a_result(tmp_path):
     np.savez(file, **golden.golden("cmanp").tensors)
     told = command("--model", "cmanp", "--weights", file, "--out", folder).splitlines()
     assert told[0] == f"{folder}: 11,610 parameters" and "num_latents=3, num_block_latents=5" in told[1]
+    assert told[3] == "if its deviations were bounded in training (EMNIST): --set std_map=softplus --set std_floor=0.05"
     assert "assumed" in told[2] and "num_heads=4" in told[2] and "num_latents" not in told[2]
     config = (
         "--config=configs/neural_processes/gp.py:model=cmanp,preset=tiny",
@@ -123,6 +124,8 @@ def test_from_the_published_file_to_a_result(tmp_path):
         ("cnp", small(), {"std_flor": 0.1}, "unknown field of cnp 'std_flor': did you mean 'std_floor'"),
         ("cnp", small(), {"std_floor": "low"}, "model.std_floor: expected float"),
         ("cnp", small(), {"decoder_depth": 3}, "decoder/rest/layer_1/bias: no tensor; and 1 more"),
+        ("cnp", small(**{"dec.fc.bias": np.array([np.nan], np.float32)}), {}, "dec.fc.bias holds numbers that are not"),
+        ("cmanp_and", small(), {"std_map": "softplus"}, "cmanp_and does not read std_map: .* by bound=True"),
         ("cnpp", small(), {}, "unknown model 'cnpp': did you mean 'cnp'"),
         ("cmanp", small(), {}, "do not fit cmanp: no tensor is named"),
     ],
@@ -130,6 +133,15 @@ def test_from_the_published_file_to_a_result(tmp_path):
 def test_refusals(model, tensors, changes, message):
     with pytest.raises(UserError, match=message):
         import_weights(model, tensors, changes)
+
+
+def test_names_may_have_the_prefix_of_data_parallel():
+    prefixed = {f"module.{name}": tensor for name, tensor in small().items()}
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        import_weights("cnp", prefixed, {}).params,
+        import_weights("cnp", small(), {}).params,
+    )
 
 
 def test_changes():
