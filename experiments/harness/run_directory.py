@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import UserError
+
+_NAME_LENGTH = 100  # letters of overrides in the name of a run folder
+_UNFIT = re.compile(r"[^\w.=+-]+", re.ASCII)  # letters that a folder name does without
 
 
 def config_json(config: ConfigDict) -> str:
@@ -30,10 +34,21 @@ def config_hash(config: ConfigDict) -> str:
     return hashlib.sha256(config_json(config).encode()).hexdigest()[:16]
 
 
-def default_path(root: Path, config: ConfigDict) -> Path:
-    """root/<paper>/<experiment>/<axes>-<hash>, the default run folder of a config."""
-    axes = "-".join(str(value) for value in config.axes.to_dict().values())
-    return root / config.name / f"{axes}-{config_hash(config)[:8]}"
+def default_path(root: Path, config: ConfigDict, overrides: Mapping[str, Any]) -> Path:
+    """root/<paper>/<experiment>/<axes>-<overrides>-<hash>, the default run folder of a config.
+
+    The overrides, config key -> value, are those that `config` has: 'learning_rate=0.001' for the key
+    'optimizer.learning_rate', as many of them as a name has room for.
+    """
+    parts = [str(value) for value in config.axes.to_dict().values()]
+    room = _NAME_LENGTH
+    for key, value in sorted(overrides.items()):
+        part = f"{key.rpartition('.')[2]}={_UNFIT.sub('_', str(value)).strip('_')}"
+        room -= len(part) + 1
+        if room < 0:
+            break
+        parts.append(part)
+    return root / config.name / "-".join([*parts, config_hash(config)[:8]])
 
 
 class RunDirectory:
