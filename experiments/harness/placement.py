@@ -95,10 +95,16 @@ def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: in
 
 
 def initialize_hosts() -> None:
-    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID)."""
+    """Joins a run of several processes, if this is one of them.
+
+    That is where JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID), or in a step of a SLURM
+    job with several tasks, which SLURM's own variables describe.
+    """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
         jax.distributed.initialize(address, int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"]))
+    elif int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # set by srun alone: not in a job's own script
+        jax.distributed.initialize(cluster_detection_method="slurm")
 
 
 def wait_for_all(moment: str) -> None:

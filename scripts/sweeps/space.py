@@ -73,7 +73,7 @@ def _named(text: str) -> tuple[str, list[Any]]:
     parts = _parts(values)
     if not (key and equals and all(parts)):
         raise UserError(f"--grid {text}: expected KEY=V1,V2")
-    return key, [_literal(part) for part in parts]
+    return key, [literal(part) for part in parts]
 
 
 def _parts(text: str) -> list[str]:
@@ -90,7 +90,8 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _literal(text: str) -> Any:
+def literal(text: str) -> Any:
+    """The value of a Python literal; a text that is none stands for itself."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
+from experiments.harness.config_text import knobs
+from experiments.harness.errors import UserError
 from experiments.harness.results import Result, load_results
 from experiments.harness.run_directory import config_json
 from experiments.harness.tables import Cell as Number
 from experiments.harness.tables import Table, measured
 from scripts.sweeps.cells import Cell
+from scripts.sweeps.space import literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +40,11 @@ class Entry:
         for part in key.split("."):
             found = found[part] if isinstance(found, Mapping) and part in found else ""
         return found
+
+    def has(self, key: str, text: str) -> bool:
+        """Whether an axis or a config key has a value, written as a Python literal or plainly."""
+        value = self.value(key)
+        return str(value) == text or literal(text) == (tuple(value) if isinstance(value, list) else value)
 
     def number(self, metric: str) -> Number:
         """A metric of the run."""
@@ -80,6 +90,25 @@ def table(entries: Sequence[Entry], metric: str | None = None) -> Table:
         rows.append((name, [*values, entry.number(metric)]))
     there = sum(entry.result is not None for entry in entries)
     return Table("Runs by what differs", [*keys, metric], rows, f"{there} of {len(entries)} runs have a result")
+
+
+def differences(one: Path, other: Path) -> Table:
+    """The config keys in which two runs differ. Raises UserError where a folder holds no run."""
+    configs = [ConfigDict(_config(folder)) for folder in (one, other)]
+    first, second = (dict(line.split(" = ", 1) for line in knobs(config)) for config in configs)
+    keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
+    rows = [(key, [found[key] if key in found else "none" for found in (first, second)]) for key in keys]
+    return Table("Configs", ["key", str(one), str(other)], rows, f"{len(rows)} keys differ")
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The config of a run folder, or of a result without its run."""
+    try:
+        if (folder / "config.json").exists():
+            return json.loads((folder / "config.json").read_text())
+        return json.loads((folder / "result.json").read_text())["config"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder} holds no run: {error}") from error
 
 
 def text_of(value: Any) -> str:
