@@ -43,7 +43,7 @@ from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.results import load_results
 from experiments.harness.tables import Table
 from scripts.sweeps import cluster, space, study, varied
-from scripts.sweeps.cells import Cell, Point, cells, outcome
+from scripts.sweeps.cells import Cell, Point, cells, outcome, wait_until_free
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here choose among the cells")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
@@ -232,6 +232,7 @@ def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] =
     watch() is called again and again while it goes on; what it raises ends the process. Raises Diverged and UserError
     as the run does; also UserError where the process was killed.
     """
+    wait_until_free(path)
     command = [sys.executable, "-m", "experiments.run", *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,10 +1,12 @@
 """The cells of a sweep: what a config lists, times what the command line asks for beside it."""
 
 import dataclasses
+import fcntl
 import functools
 import json
 import runpy
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +24,8 @@ from kvq_jax.names import unknown
 Point = Mapping[str, Any]
 # How a process that was told to end reports it: killed by the signal, or by an exit code of its own.
 _STOPPED = {code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)}
+
+_PATIENCE_S, _LOOK_EVERY_S = 30.0, 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +106,18 @@ def outcome(code: int, said: str, path: Path) -> dict[str, Any]:
         last = said.strip().splitlines()[-1] if said.strip() else ""
         raise kind(last.removeprefix("error: ") or f"the process ended with {code}")
     return load_results([path])[0].content
+
+
+def wait_until_free(path: Path, patience_s: float = _PATIENCE_S) -> None:
+    """Waits until no process holds the run folder, or patience ends: one of a killed sweep may take a while to leave."""
+    waited_until = time.monotonic() + patience_s
+    while (path / "lock").exists() and time.monotonic() < waited_until:
+        with (path / "lock").open("r+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                time.sleep(_LOOK_EVERY_S)
 
 
 def definitions(file: Path, *names: str) -> list[Any]:

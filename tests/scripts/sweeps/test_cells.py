@@ -1,5 +1,8 @@
 """The cells of a sweep: axes, overrides, grids and spaces, and what is wrong with them, told before anything runs."""
 
+import fcntl
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from configs.intention import scaling, sine
 from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.run_directory import config_hash, default_path
 from scripts.sweeps import space
-from scripts.sweeps.cells import Ended, cells, definitions, outcome
+from scripts.sweeps.cells import Ended, cells, definitions, outcome, wait_until_free
 
 RATE, SEED = "optimizer.learning_rate", "train.seed"
 
@@ -154,6 +157,21 @@ def test_the_end_of_a_process_is_told_as_it_was(code, said, kind, message, tmp_p
     with pytest.raises(kind, match=message) as raised:
         outcome(code, said, tmp_path)
     assert type(raised.value) is kind and not isinstance(raised.value, ConfigError)
+
+
+def test_a_folder_in_use_is_waited_for_and_not_for_ever(tmp_path):
+    """A process of a killed sweep leaves after 0.3 s; another stays: the run then says itself that it is there."""
+    wait_until_free(tmp_path, 60)
+    for stays, patience in ((0.3, 60), (60, 0.3)):
+        with (tmp_path / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            leaving = threading.Timer(stays, fcntl.flock, (lock, fcntl.LOCK_UN))
+            leaving.start()
+            begun = time.monotonic()
+            wait_until_free(tmp_path, patience)
+            assert 0.25 < time.monotonic() - begun < 50
+            leaving.cancel()
+            leaving.join()
 
 
 def test_values_of_the_config_are_checked_for_every_cell_first():
