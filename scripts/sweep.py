@@ -145,14 +145,14 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
 
 def _check_flags() -> None:
     """Raises UserError for flags that need each other or exclude each other."""
-    needs = {"random": ("space",), "study": ("space", "storage", "trials", "metric"), "space": ()}
-    given = {name for name in ("random", "study", "space", "storage", "trials", "grid") if flags.FLAGS[name].value}
-    for name, others in needs.items():
-        for other in set(others) - {n for n in others if flags.FLAGS[n].value} if name in given else ():
-            raise UserError(f"--{name} needs --{other}")
-    if given >= {"study", "random"} or given >= {"study", "grid"}:
-        raise UserError("--study goes with neither --random nor --grid")
-    if "space" in given and not given & {"study", "random"}:
+    given = lambda name: bool(flags.FLAGS[name].value)
+    for name, others in {"random": ("space",), "study": ("space", "storage", "trials", "metric")}.items():
+        missing = [other for other in others if not given(other)]
+        if given(name) and missing:
+            raise UserError(f"--{name} needs --{missing[0]}")
+    if given("study") and (given("random") or given("grid") or given("dry_run")):
+        raise UserError("--study goes with none of --random, --grid and --dry_run")
+    if given("space") and not (given("study") or given("random")):
         raise UserError("--space needs --random or --study")
 
 

@@ -109,7 +109,7 @@ def outcome(code: int, said: str, path: Path) -> dict[str, Any]:
 
 
 def wait_until_free(path: Path, patience_s: float = _PATIENCE_S) -> None:
-    """Waits until no process holds the run folder, or patience ends: one of a killed sweep may take a while to leave."""
+    """Waits until no process holds the run folder, or patience ends: one of a killed sweep may leave late."""
     waited_until = time.monotonic() + patience_s
     while (path / "lock").exists() and time.monotonic() < waited_until:
         with (path / "lock").open("r+") as lock:

@@ -69,14 +69,14 @@ class Cluster:
     @classmethod
     def of(cls, spec: str, folder: Path) -> "Cluster":
         """'local', or the cluster that a file describes; jobs leave logs in `folder`. Raises UserError."""
-        try:
-            import submitit
-        except ImportError as error:
-            raise UserError("--cluster needs submitit: python -m pip install '.[sweep]'") from error
         found = _LOCAL if spec == "local" else definitions(Path(spec), "CLUSTER", "PARAMETERS", "REQUEUES")
         name, parameters, requeues = found
         if "timeout_min" not in parameters:
             raise ConfigError(f"{spec}: PARAMETERS needs timeout_min, the minutes that a job may take")
+        try:
+            import submitit
+        except ImportError as error:
+            raise UserError("--cluster needs submitit: python -m pip install '.[sweep]'") from error
         try:
             executor = submitit.AutoExecutor(folder.absolute(), name, **{f"{name}_max_num_timeout": requeues})
             executor.update_parameters(**parameters)
