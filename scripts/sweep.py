@@ -43,7 +43,7 @@ from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.results import load_results
 from experiments.harness.tables import Table
 from scripts.sweeps import cluster, space, study, varied
-from scripts.sweeps.cells import Cell, Point, cells, outcome, wait_until_free
+from scripts.sweeps.cells import Cell, Ended, Point, cells, outcome, wait_until_free
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here choose among the cells")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
@@ -97,12 +97,17 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     cells_of = functools.partial(cells, module, arg, overrides, _CELLS.value)  # of points
     _check_flags()
     jobs = cluster.Cluster.of(_CLUSTER.value, root / ".jobs") if _CLUSTER.value else None
+    ending_now = threading.Event()
 
     def here(cell: Cell, path: Path) -> dict:
         options = launch.Options(data_dir=_DATA_DIR.value, overrides=cell.overrides)
         return launch.launch(cell.config, path, options, console, catalogue.show).content
 
-    def elsewhere(cell: Cell, path: Path, watch: Callable[[], None] = lambda: None) -> dict:
+    def go_on() -> None:
+        if ending_now.is_set():
+            raise Ended("the sweep was stopped")
+
+    def elsewhere(cell: Cell, path: Path, watch: Callable[[], None] = go_on) -> dict:
         arguments = cell.arguments(name, path, _DATA_DIR.value)
         content = jobs.run(arguments, path, watch) if jobs else run_in_process(arguments, path, watch)
         say(f"done in {content['wall_time_s']:.0f} s: {name}:{cell.text}")
@@ -124,6 +129,8 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
             try:
                 finished.append(run(*cell))
             except (UserError, Diverged) as error:
+                if ending_now.is_set():
+                    return
                 print(f"error: {cell[0].text}: {error}", file=sys.stderr)
                 failures.append(error.exit_code)
 
@@ -136,7 +143,8 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
             try:
                 for worker in workers:
                     worker.result()
-            finally:  # an interrupt reaches the runs too: no worker may take another cell
+            finally:  # no worker may take another cell, and processes end; jobs of a cluster go on
+                ending_now.set()
                 with lock:
                     pending.close()
     if (_GRID.value or _RANDOM.value) and not _DRY_RUN.value:

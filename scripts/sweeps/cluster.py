@@ -12,20 +12,23 @@ again waits for the jobs that are still there.
 
 import dataclasses
 import hashlib
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from experiments.harness.errors import ConfigError, UserError
-from scripts.sweeps.cells import definitions, outcome
+from scripts.sweeps.cells import Ended, definitions, outcome
 
 _LOCAL = ("local", dict(timeout_min=60 * 24 * 30), 0)  # CLUSTER, PARAMETERS, REQUEUES of --cluster local
 _LOOK_EVERY_S, _ASK_EVERY_S, _LATE_S = 1.0, 15.0, 15.0
+_FRESH_S = 10.0  # less than the time after which a new job is asked for: no answer is older than the job
 _KILLED_AFTER_S = 90  # clusters kill what still runs so long after a signal, 30 s by default
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # that say a job must end
 
@@ -88,8 +91,8 @@ class Cluster:
         """The result.json content of experiments.run with these arguments, as a job that writes the folder `path`.
 
         Waits for the job that an earlier sweep submitted for it, if that is still there. watch() is called again and
-        again; an exception of it cancels the job. Raises Diverged and UserError as the run does, UserError where the
-        job was lost.
+        again; an exception of it cancels the job, other than Ended, which leaves it for the next sweep. Raises Diverged
+        and UserError as the run does, UserError where the job was lost.
         """
         job = self._submitted(arguments, path)
         ending = job.task(0).paths.result_pickle
@@ -97,6 +100,8 @@ class Cluster:
         while not ending.exists():
             try:
                 watch()
+            except Ended:
+                raise
             except Exception:
                 job.cancel(check=False)
                 raise
@@ -127,16 +132,30 @@ class Cluster:
 
 
 def _is_there(job: Any) -> bool:
-    """Whether a job waits or runs. A cluster that does not answer is not asked for its reason: it may, later."""
+    """Whether a job waits or runs; True where the cluster does not answer."""
     process = getattr(job, "_process", None)
     if process is not None:
         return process.poll() is None
     if type(job).__name__ == "LocalJob":  # of an earlier sweep
         return Path(f"/proc/{job.job_id}").exists()
-    asked = subprocess.run(["squeue", "-h", "-j", job.job_id, "-o", "%T"], capture_output=True, text=True)
-    if asked.returncode:
-        return "Invalid job id" not in asked.stderr
-    return bool(asked.stdout.strip())
+    with _QUEUE.lock:
+        if time.monotonic() - _QUEUE.asked > _FRESH_S:
+            _QUEUE.asked = time.monotonic()
+            done = subprocess.run(["squeue", "--noheader", "--me", "--format=%i"], capture_output=True, text=True)
+            _QUEUE.jobs = None if done.returncode else set(done.stdout.split())
+        return _QUEUE.jobs is None or job.job_id in _QUEUE.jobs
+
+
+@dataclasses.dataclass
+class _Queue:
+    """What SLURM said of this user's jobs, for all threads that ask: None where it did not answer."""
+
+    asked: float = -math.inf
+    jobs: set[str] | None = None
+    lock: Any = dataclasses.field(default_factory=threading.Lock)
+
+
+_QUEUE = _Queue()
 
 
 def _last_line(error: Exception) -> str:
