@@ -10,7 +10,9 @@ from matplotlib.axes import Axes
 from experiments.harness.drawing import BLUE, FAINT, hide_after, new_figure, required, save
 from scripts.sweeps.varied import Entry, keys_of, metric_of, text_of
 
-_COLUMNS, _WIDE = 3, 20.0  # panels in a line; the ratio of the ends from which numbers are drawn on a logarithmic axis
+_COLUMNS = 3  # panels in a line
+_WIDE = 20.0  # the ratio of the ends from which numbers are drawn on a logarithmic axis
+_FEW = 5  # values of a key that are all named
 
 
 def draw(entries: Sequence[Entry], path: Path, metric: str | None = None) -> Path:
@@ -47,6 +49,9 @@ def _places(axis: Axes, values: Sequence[Any]) -> list[float]:
     if all(type(value) in (int, float) for value in values):
         if min(values) > 0 and max(values) / min(values) > _WIDE / 2:
             axis.set_xscale("log")
+        if len(set(values)) <= _FEW:
+            axis.set_xticks(sorted(set(values)), [f"{value:g}" for value in sorted(set(values))])
+            axis.minorticks_off()
         return list(values)
     names = list(dict.fromkeys(map(text_of, values)))
     axis.set_xticks(range(len(names)), names, rotation=20 if max(map(len, names)) > 8 else 0)
