@@ -18,7 +18,7 @@ from ml_collections import config_flags
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file, with axes: path.py:axis=value,...")
 _WORKDIR = flags.DEFINE_string(
-    "workdir", None, "run folder; default runs/<paper>/<experiment>/<axes>-<hash of the config>"
+    "workdir", None, "run folder; default runs/<paper>/<experiment>/<axes>-<overrides>-<hash of the config>"
 )
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _RESTART = flags.DEFINE_bool("restart", False, "start afresh; the old run folder is renamed, not deleted")

@@ -5,17 +5,27 @@ config choose among them: `:model=intention,preset=quick` runs only the cells of
 own, as experiments.run makes it, and resumes if it was killed. If a cell fails, it is reported and the others go on;
 the exit code is then that of the last failure. --dry_run lists the cells and runs nothing.
 
+    --grid optimizer.learning_rate=1e-3,1e-4 --grid train.seed=0,1 --grid model=intention,maml    # each with each
+    --space FILE.py --random 20                      # 20 points at random, of what suggest(trial) of a file draws
+    --space FILE.py --study NAME --storage studies.log --trials 50 --metric trained/mse@5     # Optuna; also a database
+
+A key with a dot is one of the config, another is an axis, whose values choose among the cells. All cells are checked
+before any runs, and a table of them is printed at the end. A sweep or study that was killed goes on when its command is
+given again; many processes may share a study.
+
 --workers 4 runs four cells at a time, each in its own process on a quarter of the cores. On a CPU that makes more steps
-in all: small models gain little from a second core. On accelerators one run already uses the device.
+in all: small models gain little from a second core. On accelerators one run already uses the device. --cluster FILE.py
+submits each cell as a job of SLURM (scripts/sweeps/cluster.py), --cluster local as a process.
 
 A config may define unneeded(config, finished) -> str | None: the reason to leave a cell out, given the result.json
-contents of all cells of this sweep that have finished. Cells run in the order of sweep(), so a search can end once it
-succeeds (with several workers, later cells may have begun by then). Consecutive cells left out for one reason are
-reported once.
+contents of all cells of this sweep with the same overrides that have finished. Cells run in the order of sweep(), so a
+search can end once it succeeds (with several workers, later cells may have begun by then). Consecutive cells left out
+for one reason are reported once.
 """
 
 import concurrent.futures
 import functools
+import queue
 import subprocess
 import sys
 import threading
@@ -24,42 +34,38 @@ from pathlib import Path
 from types import ModuleType
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import config_flags
 
 from experiments import catalogue
 from experiments.harness import command_line, config_files, ending, launch, placement
-from experiments.harness.errors import ConfigError, Diverged, UserError
+from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
-from experiments.harness.run_directory import default_path
+from experiments.harness.tables import Table
+from scripts.sweeps import cluster, space, study, varied
+from scripts.sweeps.cells import Cell, Ended, Point, cells, outcome, wait_until_free
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here choose among the cells")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _CELLS = flags.DEFINE_string("cells", "sweep", "the function of the config file that lists the cells")
-_WORKERS = flags.DEFINE_integer("workers", 1, "cells that run at a time, each on its share of the cores", lower_bound=1)
+_WORKERS = flags.DEFINE_integer(
+    "workers", None, "cells at a time, each on its share of the cores; default 1, on a cluster all", lower_bound=1
+)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
-
-
-def cells(module: ModuleType, arg: str, overrides: dict, function: str = "sweep") -> Iterator[tuple[str, ConfigDict]]:
-    """(axes, config) of each cell that a function of a config module lists and `arg` does not exclude.
-
-    `arg` is axes 'axis=value,...': a cell that gives one of them another value is left out, other cells take it over.
-    `overrides`, flattened config key -> value, are for every cell. Raises ConfigError if an axis or key is unknown to
-    one of the cells, or no cell is left.
-    """
-    given = dict(part.partition("=")[::2] for part in filter(None, arg.split(",")))
-    fits = lambda axes: all(str(axes[name]) == given[name] for name in axes.keys() & given.keys())
-    listed = list(filter(fits, getattr(module, function)()))
-    if not listed:
-        raise ConfigError(f"no cell of {function}() in {module.__file__} has {arg}")
-    for axes in listed:
-        text = ",".join(f"{name}={value}" for name, value in (given | axes).items())
-        try:
-            config = module.get_config(text)
-            config.update_from_flattened_dict(overrides)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"config: {module.__file__}:{text}: {error}") from error
-        yield text, config
+_GRID = flags.DEFINE_multi_string(
+    "grid", [], "KEY=V1,V2: every cell with each of these values of an axis or config key"
+)
+_SPACE = flags.DEFINE_string("space", None, "Python file with suggest(trial) -> {key: value}, for --random or --study")
+_RANDOM = flags.DEFINE_integer("random", None, "points to draw from the space, for every cell", lower_bound=1)
+_SEED = flags.DEFINE_integer("seed", 0, "of what is drawn from the space", lower_bound=0)
+_STUDY = flags.DEFINE_string("study", None, "name of an Optuna study that searches the space")
+_STORAGE = flags.DEFINE_string("storage", None, "where studies are kept: a file, or the URL of a database")
+_TRIALS = flags.DEFINE_integer("trials", None, "trials of the study, in all processes that share it", lower_bound=1)
+_METRIC = flags.DEFINE_string("metric", None, "what the study minimises, such as trained/mse@5; of tables")
+_MAXIMISE = flags.DEFINE_bool("maximise", False, "maximise the metric")
+_PRUNE = flags.DEFINE_bool("prune", True, "end trials whose validation loss is above the median of earlier ones")
+_CLUSTER = flags.DEFINE_string("cluster", None, "submit each cell as a job: 'local', or a Python file with PARAMETERS")
+_LOOK_EVERY_S = 1.0
 
 
 def main(argv: list[str]) -> int:
@@ -73,18 +79,37 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     command_line.parse_config(argv, _CONFIG)
     flag = flags.FLAGS["config"]
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
-    overrides = config_flags.get_override_values(flag)
-    options = launch.Options(data_dir=_DATA_DIR.value, overrides=overrides)
+    overrides, root = config_flags.get_override_values(flag), Path(_WORKDIR.value)
     console = command_line.console()
-    say = functools.partial(console.print, soft_wrap=True, highlight=False)
+    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
     module = config_files.load(Path(name), _CELLS.value)
-    listed = list(cells(module, arg, overrides, _CELLS.value))
-    finished: list[dict] = []
-    pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
-    running: set[subprocess.Popen] = set()
+    cells_of = functools.partial(cells, module, arg, overrides, _CELLS.value)  # of points
+    _check_flags()
+    jobs = cluster.Cluster.of(_CLUSTER.value, root / ".jobs") if _CLUSTER.value else None
     ending_now = threading.Event()
 
-    def work(run: Callable[[str, ConfigDict, Path], dict]) -> None:
+    def here(cell: Cell, path: Path) -> dict:
+        options = launch.Options(data_dir=_DATA_DIR.value, overrides=cell.overrides)
+        return launch.launch(cell.config, path, options, console, catalogue.show).content
+
+    def go_on() -> None:
+        if ending_now.is_set():
+            raise Ended("the sweep was stopped")
+
+    def elsewhere(cell: Cell, path: Path, watch: Callable[[], None] = go_on) -> dict:
+        arguments = cell.arguments(name, path, _DATA_DIR.value)
+        content = jobs.run(arguments, path, watch) if jobs else run_in_process(arguments, path, watch)
+        say(f"done in {content['wall_time_s']:.0f} s: {name}:{cell.text}")
+        return content
+
+    if _STUDY.value:
+        console.print(_search(cells_of, root, elsewhere, jobs, say).terminal())
+        return
+    listed = list(cells_of(_points()))
+    finished: list[dict] = []
+    pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
+
+    def work(run: Callable[[Cell, Path], dict]) -> None:
         while True:
             with lock:
                 cell = next(pending, None)
@@ -96,78 +121,134 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                 if ending_now.is_set():
                     return
                 told, code = command_line.ending_of(error, argv)
-                print(f"error: {cell[0]}: {told}", file=sys.stderr)
+                print(f"error: {cell[0].text}: {told}", file=sys.stderr)
                 failures.append(code)
 
-    def here(axes: str, config: ConfigDict, path: Path) -> dict:
-        return launch.launch(config, path, options, console, catalogue.show).content
-
-    def in_process(axes: str, config: ConfigDict, path: Path) -> dict:
-        changed = [f"--config.{key}={value}" for key, value in overrides.items()]
-        changed += [f"--data_dir={_DATA_DIR.value}"] if _DATA_DIR.value else []
-        content = run_in_process([f"--config={name}:{axes}", *changed, f"--workdir={path}"], path, running)
-        say(f"done in {content['wall_time_s']:.0f} s: {name}:{axes}")
-        return content
-
-    if _WORKERS.value == 1:
+    if not jobs and (_WORKERS.value or 1) == 1:
         work(here)
-        return
+    else:
+        shares = _shares(_WORKERS.value or len(listed), jobs)
+        with concurrent.futures.ThreadPoolExecutor(len(shares)) as executor:
+            workers = [executor.submit(placement.on_cores(share)(work), elsewhere) for share in shares]
+            try:
+                for worker in workers:
+                    worker.result()
+            finally:  # no worker may take another cell, and processes end; jobs of a cluster go on
+                ending_now.set()
+                with lock:
+                    pending.close()
+    if (_GRID.value or _RANDOM.value) and not _DRY_RUN.value:
+        console.print(varied.table([varied.of_cell(cell, root) for cell in listed], _METRIC.value).terminal())
 
-    shares = placement.shares_of_cores(_WORKERS.value)
-    with concurrent.futures.ThreadPoolExecutor(len(shares)) as executor:
-        workers = [executor.submit(placement.on_cores(share)(work), in_process) for share in shares]
+
+def _check_flags() -> None:
+    """Raises UserError for flags that need each other or exclude each other."""
+    given = lambda name: bool(flags.FLAGS[name].value)
+    for name, others in {"random": ("space",), "study": ("space", "storage", "trials", "metric")}.items():
+        missing = [other for other in others if not given(other)]
+        if given(name) and missing:
+            raise UserError(f"--{name} needs --{missing[0]}")
+    if given("study") and (given("random") or given("grid") or given("dry_run")):
+        raise UserError("--study goes with none of --random, --grid and --dry_run")
+    if given("space") and not (given("study") or given("random")):
+        raise UserError("--space needs --random or --study")
+
+
+def _points() -> list[Point]:
+    """What --grid and --random ask of every cell. Raises UserError."""
+    drawn = [{}]
+    if _RANDOM.value:
+        drawn = space.drawn(space.suggest_of(Path(_SPACE.value)), _RANDOM.value, _SEED.value)
+    return space.crossed(space.grid(_GRID.value), drawn)
+
+
+def _search(
+    cells_of: Callable[..., Iterator[Cell]], root: Path, run: study.Run, jobs: cluster.Cluster | None, say: Callable
+) -> Table:
+    """The trials of the study that the flags describe, run as far as they are missing."""
+
+    def cell_of(point: Point) -> tuple[Cell, Path]:
+        found = list(cells_of([point]))
+        if len(found) > 1:
+            raise UserError(
+                f"a trial is one cell, not {len(found)}: give the axes that tell them apart: {found[0].axes}"
+            )
+        return found[0], found[0].folder(root)
+
+    workers = _WORKERS.value or 1
+    shares: queue.SimpleQueue = queue.SimpleQueue()
+    for share in _shares(workers, jobs):
+        shares.put(share)
+
+    def on_a_share(cell: Cell, path: Path, watch: study.Watch) -> dict:
+        share = shares.get()
         try:
-            for worker in workers:
-                worker.result()
-        finally:  # a signal may have reached this process alone
-            ending_now.set()
-            with lock:
-                pending.close()
-            for process in tuple(running):
-                ending.end(process)
+            return placement.on_cores(share)(run)(cell, path, watch)
+        finally:
+            shares.put(share)
+
+    search = study.Search(
+        _STUDY.value, _TRIALS.value, _METRIC.value, _MAXIMISE.value, _PRUNE.value, _SEED.value, workers
+    )
+    storage, suggest = study.storage_of(_STORAGE.value), space.suggest_of(Path(_SPACE.value))
+    return study.optimise(search, storage, suggest, cell_of, on_a_share, say)
+
+
+def _shares(workers: int, jobs: cluster.Cluster | None) -> list[set[int]]:
+    """The cores of each worker; those that only wait for jobs need none of their own. Raises UserError."""
+    return placement.shares_of_cores(1) * workers if jobs else placement.shares_of_cores(workers)
 
 
 def _pending(
-    module: ModuleType, name: str, listed: list[tuple[str, ConfigDict]], finished: list[dict], say: Callable
-) -> Iterator[tuple[str, ConfigDict, Path]]:
-    """(axes, config, run folder) of each cell to run. Says what becomes of each cell; adds results to `finished`."""
+    module: ModuleType, name: str, listed: list[Cell], finished: list[dict], say: Callable
+) -> Iterator[tuple[Cell, Path]]:
+    """(cell, run folder) of each cell to run. Says what becomes of each cell; adds results to `finished`."""
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
     told, begun = None, set()
-    for axes, config in listed:
-        path = default_path(Path(_WORKDIR.value), config)
+    for cell in listed:
+        path = cell.folder(Path(_WORKDIR.value))
         if path in begun:  # two cells can be one run
             continue
         begun.add(path)
         done = (path / "result.json").exists()
-        reason = None if done else unneeded(config, finished)
+        alike = [content for content in finished if content["overrides"] == cell.overrides_as_stored]
+        reason = None if done else unneeded(cell.config, alike)
         if reason is None:
-            say(f"{'skip, has a result' if done else 'run'}: {name}:{axes} -> {path}")
+            say(f"{'skip, has a result' if done else 'run'}: {name}:{cell.text} -> {path}")
         elif reason != told:
-            say(f"skip, not needed: {name}:{axes}: {reason}")
+            say(f"skip, not needed: {name}:{cell.text}: {reason}")
         told = reason
         if done:
             finished.append(load_results([path])[0].content)
         elif not (reason or _DRY_RUN.value):
-            yield axes, config, path
+            yield cell, path
 
 
-def run_in_process(arguments: list[str], path: Path, running: set[subprocess.Popen]) -> dict:
+def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] = lambda: None) -> dict:
     """The result.json content of experiments.run with these arguments, run in its own process.
 
-    While the process is there it is among those `running`; it ends with this one. Raises Diverged and UserError as the
-    run does; also UserError where the process was killed.
+    watch() is called again and again while it goes on; what it raises ends the process, which also ends with this one.
+    Raises Diverged and UserError as the run does; also UserError where the process was killed.
     """
+    wait_until_free(path)
     command = [sys.executable, "-m", "experiments.run", *arguments]
     pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     with subprocess.Popen(command, **pipes, env=ending.environment_of_children()) as process:
-        running.add(process)
-        said = process.communicate()[1].strip()
-        running.discard(process)
-    if process.returncode:
-        kind = Diverged if process.returncode == Diverged.exit_code else UserError
-        told = said.splitlines()[-1].removeprefix("error: ") if said else ""
-        raise kind(told or f"the process ended with {process.returncode}")
-    return load_results([path])[0].content
+        try:
+            said = _said(process, watch)
+        except BaseException:
+            ending.end(process)
+            raise
+    return outcome(process.returncode, said, path)
+
+
+def _said(process: subprocess.Popen, watch: Callable[[], None]) -> str:
+    """What a process writes on stderr until it ends."""
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            watch()
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ EXTRAS = {
     "kvq_jax": (),
     "configs": ("experiments",),
     "experiments": ("experiments", "hdf5", "tensorboard"),
-    "scripts": ("experiments",),
+    "scripts": ("experiments", "sweep"),
     "tests": ("experiments", "test"),
 }
 

@@ -88,7 +88,7 @@ def launch(
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
         config = _with_weights(config, given)
-    path = path or default_path(Path("runs"), config)
+    path = path or default_path(Path("runs"), config, options.overrides)
     if not options.restart:
         check_ownership(path, config)
     if (path / "result.json").exists() and not options.restart:

@@ -96,9 +96,11 @@ def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: in
 
 
 def initialize_hosts() -> None:
-    """Joins a multi-host run if JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID).
+    """Joins a run of several processes, if this is one of them.
 
-    Raises UserError where one of the three is missing or no number, and where JAX has no device to run on.
+    That is where JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID), or in a step of a SLURM
+    job with several tasks, which SLURM's own variables describe. Raises UserError where one of the three is missing or
+    no number, and where JAX has no device to run on.
     """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
@@ -107,6 +109,8 @@ def initialize_hosts() -> None:
             if not number.isdecimal():
                 raise UserError(f"{name}: with JAX_COORDINATOR_ADDRESS expected a number, got {number!r}")
         jax.distributed.initialize(address, *map(int, numbers.values()))
+    elif int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # set by srun alone: not in a job's own script
+        jax.distributed.initialize(cluster_detection_method="slurm")
     try:
         jax.devices()
     except RuntimeError as error:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import traceback
@@ -27,6 +28,9 @@ _METRICS, _ERROR = "metrics.jsonl", "error.txt"
 _LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR}
 _UNFINISHED = ".part"  # ends the names of files that are being written
 
+_NAME_LENGTH = 100  # letters of overrides in the name of a run folder
+_UNFIT = re.compile(r"[^\w.=+-]+", re.ASCII)  # letters that a folder name does without
+
 
 def config_json(config: ConfigDict) -> str:
     """The canonical JSON of a config: sorted keys, two-space indent."""
@@ -38,10 +42,21 @@ def config_hash(config: ConfigDict) -> str:
     return digest_of(config_json(config).encode())
 
 
-def default_path(root: Path, config: ConfigDict) -> Path:
-    """root/<paper>/<experiment>/<axes>-<hash>, the default run folder of a config."""
-    axes = "-".join(str(value) for value in config.axes.to_dict().values())
-    return root / config.name / f"{axes}-{config_hash(config)[:8]}"
+def default_path(root: Path, config: ConfigDict, overrides: Mapping[str, Any]) -> Path:
+    """root/<paper>/<experiment>/<axes>-<overrides>-<hash>, the default run folder of a config.
+
+    The overrides, config key -> value, are those that `config` has: 'learning_rate=0.001' for the key
+    'optimizer.learning_rate', as many of them as a name has room for.
+    """
+    parts = [str(value) for value in config.axes.to_dict().values()]
+    room = _NAME_LENGTH
+    for key, value in sorted(overrides.items()):
+        part = f"{key.rpartition('.')[2]}={_UNFIT.sub('_', str(value)).strip('_')}"
+        room -= len(part) + 1
+        if room < 0:
+            break
+        parts.append(part)
+    return root / config.name / "-".join([*parts, config_hash(config)[:8]])
 
 
 class RunDirectory:

@@ -159,7 +159,7 @@ def test_axes_belong_to_models():
     assert config_file.get_config("preset=tiny").axes.source == "digits"
     assert config_file.get_config("preset=quick").axes.source == "mini_imagenet"
     found = list(sweep.cells(config_file, "preset=quick", {}, "figure14"))
-    assert len(found) == 8 and {config.model.latent for _, config in found} == {16, 32, 64, 128}
+    assert len(found) == 8 and {cell.config.model.latent for cell in found} == {16, 32, 64, 128}
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,8 @@ def test_sizes_reach_the_model():
     config = config_file.get_config("latents=1,width=32,preset=quick")
     assert (config.model.num_latents, config.model.num_block_latents, config.model.features) == (1, 8, 32)
     assert config.axes.block_latents == "8", "a number, so that equal cells are one run"
-    cells = [axes for axes, _ in cells_of(config_file, "preset=quick", {})]
-    configs = {config_hash(config) for _, config in cells_of(config_file, "preset=quick", {})}
+    cells = list(cells_of(config_file, "preset=quick", {}))
+    configs = {config_hash(cell.config) for cell in cells}
     assert len(cells) == 17 and len(configs) == 14
 
 

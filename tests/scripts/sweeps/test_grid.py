@@ -1,0 +1,93 @@
+"""A grid as a user runs it, two cells at a time; then its runs listed, drawn, compared and moved away."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from absl.testing import flagsaver
+
+from scripts import sweep
+from tests.scripts.command import run
+
+GRID = (
+    "--config=configs/intention/scaling.py:model=mlp,dimension=2,size=4,preset=tiny",
+    *("--grid", "optimizer.learning_rate=1e-3,1e-2", "--grid", "train.seed=0,1"),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("grid") / "runs"
+    told = run("sweep", *GRID, "--workdir", folder, "--workers", 2)
+    assert told.count("run: ") == told.count("done in ") == 4 and "4 of 4 runs have a result" in told
+    return folder
+
+
+def result(runs: Path, rate: float, seed: int) -> tuple[Path, dict]:
+    (path,) = runs.rglob(f"2-mlp-tiny-4-learning_rate={rate}-seed={seed}-*/result.json")
+    return path.parent, json.loads(path.read_text())
+
+
+def test_every_cell_is_a_run_with_its_own_overrides(runs):
+    means = set()
+    for rate in (0.001, 0.01):
+        for seed in (0, 1):
+            _, found = result(runs, rate, seed)
+            assert found["overrides"] == {"optimizer.learning_rate": rate, "train.seed": seed}
+            assert found["config"]["optimizer"]["learning_rate"] == rate and found["seeds"] == [seed]
+            means.add(found["metrics"]["trained/mse"]["mean"])
+    assert len(means) == 4
+
+
+def test_the_same_command_runs_nothing_twice_and_shows_the_table_again(runs):
+    told = run("sweep", *GRID, "--workdir", runs, "--workers", 2)
+    assert told.count("skip, has a result: ") == 4 and "run: " not in told and "4 of 4 runs have a result" in told
+
+
+def test_the_runs_of_a_grid_beside_each_other(runs, tmp_path):
+    picture = tmp_path / "slices.png"
+    listed = run("runs", "--results", runs, "--varied", "--picture", picture, "--format", "csv")
+    rows = list(csv.DictReader(listed.partition("figure ")[0].splitlines()))
+    assert {(row["optimizer.learning_rate"], row["train.seed"]) for row in rows} == {
+        (rate, seed) for rate in ("0.001", "0.01") for seed in "01"
+    }
+    for row in rows:
+        _, found = result(runs, float(row["optimizer.learning_rate"]), int(row["train.seed"]))
+        assert float(row["trained/mse"]) == found["metrics"]["trained/mse"]["mean"]
+    assert picture.read_bytes()[1:4] == b"PNG"
+    one = run("runs", "--results", runs, "--where", "train.seed=1,optimizer.learning_rate=1e-2", "--format", "csv")
+    (row,) = csv.DictReader(one.splitlines())
+    assert row["overrides"] == "optimizer.learning_rate=0.01 train.seed=1"
+    pair = ",".join(str(result(runs, 0.01, seed)[0]) for seed in (0, 1))
+    assert run("runs", "--diff", pair, "--format", "csv").splitlines()[1:] == ["train.seed,0,1"]
+
+
+def test_runs_are_moved_away_when_it_is_clear_which(runs, tmp_path):
+    assert "--delete needs --name or --where" in run("runs", "--results", runs, "--delete", code=2)
+    assert "no result where train.seed=7" in run("runs", "--results", runs, "--where", "train.seed=7", code=2)
+    folder, _ = result(runs, 0.001, 0)
+    told = run("runs", "--results", runs, "--where", "train.seed=0,optimizer.learning_rate=0.001", "--delete")
+    assert not folder.exists() and (runs / ".old-runs" / folder.relative_to(runs)).is_dir() and "moved to" in told
+    assert len(run("runs", "--results", runs, "--format", "csv").splitlines()) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--random=3"], "--random needs --space"),
+        (["--space=x.py"], "--space needs --random or --study"),
+        (["--study=s"], "--study needs --space"),
+        (["--study=s", "--space=x", "--storage=x", "--trials=1", "--metric=m", "--grid=a.b=1"], "goes with none"),
+        (["--space=no.py", "--random=2"], "no file no.py"),
+        (["--cluster=no.py"], "no file no.py"),
+        (["--grid=train.stepz=1"], "did you mean 'train.steps'"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_one_line_and_nothing_is_written(flags, message, tmp_path, capsys):
+    """In this process: what is wrong with flags is told before a run needs one of its own."""
+    config = "--config=configs/intention/sine.py:preset=tiny"
+    with flagsaver.flagsaver():
+        assert sweep.main(["sweep", config, *flags, f"--workdir={tmp_path / 'x'}"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line and not (tmp_path / "x" / "intention").exists()
