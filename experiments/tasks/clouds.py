@@ -27,13 +27,14 @@ class Clouds:
 
     Resident clouds are drawn uniformly, and so are their points, without replacement; those to train on are turned
     around the third axis, which is up, and scaled by a factor of each axis. Without data the shapes are
-    experiments.tasks.surfaces: of any pose, and with noise.
+    experiments.tasks.surfaces, in any pose or upright, and with noise.
     """
 
     points: Count
     noise: NotNegative  # standard deviation, of surfaces of size 1
     scale: PositiveRange  # least and largest factor of an axis
     turn: bool  # whether clouds to train on are turned
+    upright: bool  # whether surfaces are turned around the third axis alone, too
 
     def sample(self, key: Array, data: ResidentClouds | None) -> SetTask:
         """One cloud. `data`: of a split; None: a surface."""
@@ -43,7 +44,8 @@ class Clouds:
         label_key, point_key, pose_key, scale_key, noise_key = jax.random.split(key, 5)
         label = jax.random.randint(label_key, (), 0, len(surfaces.SURFACES))
         x = surfaces.draw(point_key, label, self.points) * self._factors(scale_key)
-        x = x @ rotation(pose_key) + self.noise * jax.random.normal(noise_key, x.shape)
+        pose = upright_rotation(pose_key) if self.upright else rotation(pose_key)
+        x = x @ pose + self.noise * jax.random.normal(noise_key, x.shape)
         return SetTask(standardised(x), None, label)
 
     def _resident(self, key: Array, data: ResidentClouds) -> SetTask:
@@ -52,9 +54,7 @@ class Clouds:
         chosen = jax.random.permutation(point_key, data.points.shape[1])[: self.points]
         x = standardised(data.points[number, chosen])
         if data.training and self.turn:
-            angle = 2 * jnp.pi * jax.random.uniform(turn_key)
-            cos, sin = jnp.cos(angle), jnp.sin(angle)
-            x = x @ jnp.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]]) * self._factors(scale_key)
+            x = x @ upright_rotation(turn_key) * self._factors(scale_key)
         return SetTask(x, None, data.label[number])
 
     def _factors(self, key: Array) -> Array:
@@ -66,6 +66,13 @@ def standardised(x: Array) -> Array:
     """Points [n, 3] with mean 0, and mean square 1 over points and coordinates."""
     x = x - x.mean(0)
     return x / jnp.sqrt(jnp.maximum(jnp.square(x).mean(), 1e-12))
+
+
+def upright_rotation(key: Array) -> Array:
+    """A rotation [3, 3] around the third axis, by an angle uniform among all."""
+    angle = 2 * jnp.pi * jax.random.uniform(key)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return jnp.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
 
 
 def rotation(key: Array) -> Array:

@@ -1,5 +1,7 @@
 """Classes of point clouds: surfaces by their equations, poses, resident clouds, what is evaluated and Table 4."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ from experiments.tasks import surfaces
 from experiments.tasks.clouds import Clouds, ResidentClouds, rotation
 from tests.experiments.data.test_modelnet import OFF, write
 
-TASK = Clouds(points=50, noise=0.0, scale=(1.0, 1.0), turn=True)
+TASK = Clouds(points=50, noise=0.0, scale=(1.0, 1.0), turn=True, upright=False)
 # Class -> what is 0 at all of its points, whatever its form.
 EQUATIONS = {
     "sphere": lambda x, y, z: x**2 + y**2 + z**2 - 1,
@@ -70,6 +72,11 @@ def test_clouds_are_standardised_and_those_to_train_on_are_turned_around_the_thi
     np.testing.assert_allclose(made.x.mean(1), 0, atol=1e-5)
     np.testing.assert_allclose((made.x**2).mean((1, 2)), 1, rtol=1e-4)
     assert set(made.truth.tolist()) == set(range(len(surfaces.SURFACES)))
+    disc = made.truth == list(surfaces.SURFACES).index("disc")
+    assert np.abs(made.x[disc][..., 2]).max(1).min() > 1e-3
+    upright = dataclasses.replace(TASK, upright=True)
+    flat = jax.jit(jax.vmap(lambda key: upright.sample(key, None)))(keys)
+    np.testing.assert_allclose(flat.x[flat.truth == list(surfaces.SURFACES).index("disc")][..., 2], 0, atol=1e-5)
     points = np.random.default_rng(0).normal(size=(3, 50, 3)).astype(np.float32)
     sample = jax.jit(jax.vmap(TASK.sample, (0, None)))
     own, turned = (
