@@ -1,7 +1,7 @@
 """Copies finished runs into the results that are kept: python -m scripts.collect --preset quick
 
-Checkpoints and weights are left out, and so are images of data sets (arrays of bytes among the examples), which are
-not ours.
+Checkpoints and weights are left out, and so are images of data sets (arrays of bytes among the examples), which are not
+ours.
 """
 
 import io

@@ -252,10 +252,10 @@ def test_table4_shows_the_paper_the_oracle_and_what_is_missing(tmp_path):
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     best = {name for name, cells in table.rows if cells[1].best}
     assert list(rows)[:8] == ["CNP", "CANP", "NP", "ANP", "BNP", "BANP", "TNP-D", "EQTNP"]
-    assert rows["TNP-D"][1:4] == ["1.20 ± 0.01", "1.39 ± 0.00", "0.300 ± 0.01"] and rows["TNP-D"][5] == "0.95 ± 0.01"
-    assert rows["CNP, same std"][1:3] == ["1.21 ± 0.01", "-"]
-    assert rows["TNP-ND"][3] == "0.350 ± 0.01" and rows["oracle, joint"][1] == "1.80 ± 0.01"
-    assert rows["oracle, marginal"][1] == "1.50 ± 0.01"
+    assert rows["TNP-D"][1:4] == ["1.200 ± 0.010", "1.39 ± 0.00", "0.300 ± 0.010"] and rows["TNP-D"][5] == "0.95 ± 0.01"
+    assert rows["CNP, same std"][1:3] == ["1.207 ± 0.010", "-"]
+    assert rows["TNP-ND"][3] == "0.350 ± 0.010" and rows["oracle, joint"][1] == "1.800 ± 0.010"
+    assert rows["oracle, marginal"][1] == "1.500 ± 0.010"
     assert best == {"TNP-D", "CNP, same std", "TNP-ND"}
     assert set(rows["CMANP"]) == {"missing"} | {"1.24 ± 0.01", "0.80 ± 0.01"}, "another preset is not mixed in"
     assert "missing" in rows["LBANP"], "nor another protocol"
@@ -317,7 +317,7 @@ def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(consta
     ours["axes"] = ours["axes"] | {"model": "constant"}
     found = [*given(tmp_path), Result(tmp_path / "0", ours)]
     rows = dict(tables.TABLES["cmanp/table4"](found).rows)
-    assert rows["Constant"][1].text() == "0.500 ± 0.01" and rows["Constant"][2] == rows["Constant"][5] == "-"
+    assert rows["Constant"][1].text() == "0.500 ± 0.010" and rows["Constant"][2] == rows["Constant"][5] == "-"
     assert [cells[-1] for _, cells in tables.run_table(found[-1:]).rows] == ["-", "-", "-"]
     assert FIGURES["cmanp/gp_likelihoods"](found, tmp_path).exists()
     del found[-1]

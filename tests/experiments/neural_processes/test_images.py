@@ -343,8 +343,8 @@ def test_table3_shows_the_paper_the_references_and_what_is_missing(tmp_path):
     rows = {name: [cell if isinstance(cell, str) else cell.text() for cell in cells] for name, cells in table.rows}
     assert table.columns[:3] == ["model", "steps", "CelebA 32"] and len(table.columns) == 12
     seen = table.columns.index("EMNIST seen") - 1
-    assert rows["TNP-D"][seen : seen + 4] == ["1.20 ± 0.01", "1.46 ± 0.01", "1.00 ± 0.01", "1.31 ± 0.00"]
-    assert rows["CNP"][1:3] == ["2.00 ± 0.01", "2.15 ± 0.01"] and rows["TNP-D"][1] == "missing"
+    assert rows["TNP-D"][seen : seen + 4] == ["1.200 ± 0.010", "1.46 ± 0.01", "1.000 ± 0.010", "1.31 ± 0.00"]
+    assert rows["CNP"][1:3] == ["2.000 ± 0.010", "2.15 ± 0.01"] and rows["TNP-D"][1] == "missing"
     assert rows["ANP"][3:5] == ["60 GiB", "-"], "what is known to need much says so; the paper has a dash"
     assert {name for name, cells in table.rows if not isinstance(cells[seen], str) and cells[seen].best} == {
         "TNP-D",
@@ -352,11 +352,11 @@ def test_table3_shows_the_paper_the_references_and_what_is_missing(tmp_path):
         "TNP-ND",
     }
     assert rows["LBANP"][seen] == "missing", "neither another preset nor another protocol"
-    assert rows["Gaussian of each pixel"][seen] == "0.100 ± 0.01" and rows["Gaussian process"][seen] == "0.250 ± 0.01"
-    assert rows["Gaussian process, joint"][seen] == "0.500 ± 0.01"
+    assert rows["Gaussian of each pixel"][seen] == "0.100 ± 0.010" and rows["Gaussian process"][seen] == "0.250 ± 0.010"
+    assert rows["Gaussian process, joint"][seen] == "0.500 ± 0.010"
     for text in ("Preset quick", "EMNIST (47 classes, re-split) (emnist)", "CelebA (3,000-image subset)", "500 images"):
         assert text in table.caption
-    assert tables.TABLES["cmanp/table3"]([]) is None and table.csv().startswith("model,") and table.latex()
+    assert tables.TABLES["cmanp/table3"]([]) is None and table.csv().startswith("model,") and table.latex("tab:table3")
     digits = Result(tmp_path / "digits", content("cnp") | {"axes": content("cnp")["axes"] | {"data": "digits"}})
     assert tables.TABLES["cmanp/table3"]([digits]) is None
 
@@ -364,9 +364,9 @@ def test_table3_shows_the_paper_the_references_and_what_is_missing(tmp_path):
 def test_the_table_of_a_run(tmp_path):
     rows = dict(tables.run_table(given(tmp_path)[:1]).rows)
     assert [cell.text() for cell in rows["the paper"]] == ["1.46 ± 0.01", "1.31 ± 0.00"]
-    assert rows["targets, 30 observed"][0].text() == "1.50 ± 0.01"
+    assert rows["targets, 30 observed"][0].text() == "1.500 ± 0.010"
     joint = dict(tables.run_table(given(tmp_path)[4:5]).rows)
-    assert joint["Gaussian process"][0].text() == "0.500 ± 0.01", "a joint model beside a joint reference"
+    assert joint["Gaussian process"][0].text() == "0.500 ± 0.010", "a joint model beside a joint reference"
 
 
 def test_the_catalogue_has_it():
