@@ -107,7 +107,7 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _hushed() -> Iterator[None]:
-    """Keeps orbax from telling at length what it raises too; after an error for good: its tasks go on telling it."""
+    """Keeps orbax from telling at length what it raises too; after an error for good, since its tasks go on telling."""
     hooks = sys.unraisablehook, sys.excepthook
     loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
     sys.unraisablehook = sys.excepthook = lambda *given: None
