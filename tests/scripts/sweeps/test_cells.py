@@ -1,6 +1,7 @@
 """The cells of a sweep: axes, overrides, grids and spaces, and what is wrong with them, told before anything runs."""
 
 import fcntl
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from ml_collections import ConfigDict
 from configs.intention import scaling, sine
 from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.run_directory import config_hash, default_path
-from scripts.sweeps import space
+from scripts.sweeps import cluster, space
 from scripts.sweeps.cells import Ended, cells, definitions, outcome, wait_until_free
 
 RATE, SEED = "optimizer.learning_rate", "train.seed"
@@ -140,6 +141,13 @@ def test_a_space_that_cannot_be_used_is_one_line(text, message, tmp_path):
         space.drawn(space.suggest_of(write(tmp_path, text)), 1, seed=0)
     with pytest.raises(UserError, match="no file"):
         definitions(tmp_path / "other.py", "suggest")
+
+
+@pytest.mark.parametrize("package, needing", [("optuna", "--space"), ("submitit", "--cluster")])
+def test_a_package_that_is_missing_is_one_line(package, needing, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=f"^{needing} needs {package}: python -m pip install"):
+        space.import_optuna() if package == "optuna" else cluster.Cluster.of("local", tmp_path)
 
 
 @pytest.mark.parametrize(
