@@ -54,7 +54,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Mask = Non
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
     pairs = masks.resolve(query, key, value, mask)
-    m, d, n, k = *query.shape[-2:], *value.shape[-2:]
+    m, d, n, k = *jnp.shape(query)[-2:], *jnp.shape(value)[-2:]
     if (pairs is None or pairs.shape[-2] == 1) and (m + n) * d * k < m * n * (d + k):
         out, compute = linalg.dtypes(query, key, value)
         query, key, value = (jnp.asarray(x, out) for x in (query, key, value))

@@ -11,16 +11,17 @@ c_a:
 
 which is the paper's w* - Z C_a (C_a'Z C_a)^-1 (C_a'w* - c_a). Methods differ in how they find the active set.
 Derivatives are those of these equations for the final set, exact unless a constraint is on the verge of becoming
-active.
+active. Where rounding leaves no such w in the metric of Z, the w is that nearest to w* in the unit metric.
 """
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from kvq_jax.names import choose
-from kvq_jax.ops import least_squares, linalg
+from kvq_jax.ops import least_squares, linalg, masks
 from kvq_jax.ops.linalg import matmul, transpose
 from kvq_jax.ops.masks import Mask, Scalar
 
@@ -44,8 +45,8 @@ def constrained_intention(
     """Q w for the least-squares w with C'w >= c: Garnelo and Czarnecki 2023, Section 3.2, last paragraph.
 
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]; NaN in a column
-    whose constraints cannot be met. Each column of V has its own w and active set, and under a mask [..., M, N] each
-    query its own regression.
+    whose constraints cannot be met, and only there. Each column of V has its own w and active set, and under a mask
+    [..., M, N] each query its own regression.
 
     Args:
         alpha: a number >= 0, or an array > 0. alpha = 0 needs keys of full column rank; otherwise Z does not exist.
@@ -57,8 +58,8 @@ def constrained_intention(
                 violated by that, and w need not be optimal. Equal to 'exact' for p = 1;
             'equality': all of them are equalities.
         equality: [p], True for constraints that are equalities whatever the method.
-        route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a dual step solves N equations, else
-            always p.
+        route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a step solves N equations (dual)
+            or d, else always p.
     """
     return _fit(matmul, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
@@ -79,17 +80,18 @@ def constrained_weights(
 
     Zeros without keys, also where zeros do not meet the constraints.
     """
-    nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
+    nobody = jnp.zeros((1, *jnp.shape(key)[-1:]), jnp.result_type(key))
     return _fit(lambda query, w: w, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
 
 
 def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
     """use(query, w)."""
     find_active = choose(METHODS, method, "method")
-    (n, d), k = jnp.shape(key)[-2:], jnp.shape(value)[-1]
-    few = (route == "dual" or route == "auto" and n < d) and least_squares.checked_route(alpha, route) != "pinv"
-    if few and method == "exact" and constraints is bounds is equality is None:
-        run = lambda query, *rest: use(query, _non_negative(*rest))
+    masks.output_shape(query, key, value)
+    d, k = jnp.shape(key)[-1], jnp.shape(value)[-1]
+    route = "primal" if least_squares.checked_route(alpha, route) == "pinv" else route
+    if method == "exact" and constraints is bounds is equality is None:
+        run = lambda query, *rest: use(query, _non_negative(*rest, route))
         return least_squares.fit(run, query, key, value, mask, scalars=(alpha,))
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
@@ -106,34 +108,66 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
     return least_squares.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
 
 
-def _non_negative(key, value, keep, alpha) -> Array:
-    """w >= 0 [..., d, k] from systems of N equations.
+def _non_negative(key, value, keep, alpha, route) -> Array:
+    """w >= 0 [..., d, k], from the least squares of the columns K_f of K whose constraint is not active.
 
-    With K_f the columns of K whose constraint is not active,
-
-        w_f = K_f'u,   w_a = 0,   lambda_a = -alpha K_a'u,   (K_f K_f' + alpha I) u = v.
+    Primal: (K_f'K_f + alpha I) w_f = K_f'v. Dual: (K_f K_f' + alpha I) u = v, w_f = K_f'u. The multipliers are the
+    gradients -K_a'(v - K_f w_f). There always is such a w, 0 for one.
     """
     rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)[..., None]
     n, d = rows.shape[-2:]
-    products = transpose(rows)[..., :, None] * transpose(rows)[..., None, :]  # [..., d, N, N]
-    ridge = (alpha[..., None] if isinstance(alpha, Array) else alpha) * jnp.eye(n, dtype=rows.dtype)
-    unit = lax.rsqrt((rows**2).sum(-2, keepdims=True) + alpha)
+    length = jnp.sqrt((rows**2).sum(-2, keepdims=True) + alpha)
+    length = jnp.where(length > 0, length, 1)
+    rows = rows[..., None, :, :]  # a system for each column of values
+    ridge = alpha[..., None] if isinstance(alpha, Array) else alpha
+    dual = route == "dual" or route == "auto" and n < d
+    # [d, N N] once: the Gram matrices of all choices of columns are then one product.
+    columns = transpose(rows[..., 0, :, :])
+    products = (columns[..., :, None] * columns[..., None, :]).reshape(*columns.shape[:-1], n * n) if dual else None
+    gram = None if dual else linalg.gram(linalg.left(rows))
+    # With fewer free columns than rows K_f K_f' is singular, and rounding may take more from it than the ridge adds.
+    safe = jnp.maximum(ridge, n * jnp.finfo(rows.dtype).eps * (rows**2).sum(-1).max(-1)[..., None, None])
 
-    def pull(active):
-        """K'u, [..., k, d]."""
-        grams = matmul((~active).astype(rows.dtype), products.reshape(*products.shape[:-2], n * n))
-        u = linalg.solve(grams.reshape(*grams.shape[:-1], n, n) + ridge, targets)[..., 0]
-        return matmul(u, rows)
+    def fitted(active):
+        """w_f and 0 for the others, and K'(v - K_f w_f), both [..., k, d]."""
+        free = ~active[..., None, :]  # [..., k, 1, d]
+        own = jnp.where(free, rows, 0)
+        if dual:
+            matrix = matmul(free[..., 0, :].astype(rows.dtype), products)
+            matrix = matrix.reshape(*matrix.shape[:-1], n, n) + safe * jnp.eye(n, dtype=rows.dtype)
+            inverse = linalg.solver(matrix, 1)
+            scaled = inverse(targets)
+            found = matmul(transpose(own), scaled)
+            # The residual v - K_f w_f is alpha u: a difference would have no digits where K_f w_f is nearly v.
+            residual = ridge * scaled
+            step = matmul(transpose(own), inverse(targets - residual - matmul(own, found)))
+        else:
+            penalty = jnp.where(transpose(free), ridge, 1)
+            matrix = jnp.where(transpose(free) & free, gram, 0) + penalty * jnp.eye(d, dtype=rows.dtype)
+            inverse = linalg.solver(matrix, 1)
+            found = inverse(matmul(transpose(own), targets))
+            residual = targets - matmul(own, found)
+            step = inverse(matmul(transpose(own), residual) - ridge * found)
+        found = found + lax.stop_gradient(step)
+        return found[..., 0], matmul(transpose(rows), residual)[..., 0]
 
     def conditions(active):
-        pulled = pull(active)
-        return jnp.where(active, -alpha * pulled, 0) * unit, jnp.where(active, 0, -pulled) / unit
+        weights, pull = fitted(active)
+        return jnp.where(active, -pull / length, 0), jnp.where(active, 0, -weights * length)
 
-    active = jnp.zeros((*jnp.broadcast_shapes(rows.shape[:-2], targets.shape[:-3]), targets.shape[-3], d), bool)
-    gap = conditions(active)[1]
-    active, wanted = _optimal(conditions, gap, active)
-    solution = jnp.where(active, 0, pull(active))
-    return transpose(jnp.where(_met(-solution / unit, gap, active, wanted), solution, jnp.nan))
+    def guarded(weights):
+        """Weights that rounding has made worse than none are as long as is best for their direction."""
+        found = matmul(rows, weights[..., None])
+        square = ((found**2).sum(-2) + (ridge * weights[..., None] ** 2).sum(-2))[..., 0]
+        gain = (found * targets).sum((-2, -1))
+        length = jnp.where(2 * gain < square, jnp.maximum(gain, 0) / least_squares.positive(square), 1)
+        return weights * lax.stop_gradient(length)[..., None]
+
+    shape = jnp.broadcast_shapes(rows.shape[:-3], targets.shape[:-3])
+    nothing = jnp.zeros((*shape, targets.shape[-3], d), bool)
+    size = jnp.broadcast_to(jnp.sqrt((targets**2).sum(-2)), (*nothing.shape[:-1], 1))
+    active = _optimal(conditions, conditions(nothing)[1], nothing, _rounding(d, size))[0]
+    return transpose(guarded(jnp.where(active, 0, jnp.maximum(fitted(active)[0], 0))))
 
 
 def _weights(key, value, keep, alpha, constraints, bounds, find_active, equality, route) -> Array:
@@ -143,29 +177,49 @@ def _weights(key, value, keep, alpha, constraints, bounds, find_active, equality
     free = least_squares.weights(rows, least_squares.root(keep) * value, alpha, route)
     if constraints.shape[-1] == 0:
         return free
-    directions = least_squares.inverse_times(rows, constraints, alpha, route)  # Z C
+    nearest = functools.partial(_nearest, constraints, bounds, find_active, equality)
+    found, met = nearest(free, least_squares.inverse_times(rows, constraints, alpha, route))  # Z C
+    # Whether there is such a w does not depend on Z, but rounding may lose it in an ill-conditioned one.
+    other = lambda: (lambda w, met: jnp.where(met, w, jnp.nan))(*nearest(found, constraints))
+    return lax.cond(met.all(), lambda: found, lambda: jnp.where(met, found, other()))
+
+
+def _nearest(constraints, bounds, find_active, equality, start, directions) -> tuple[Array, Array]:
+    """The w [..., d, k] nearest to `start` of those that meet the constraints, and whether it does [..., 1, k].
+
+    With directions Z C distances are |.|^2 in the metric of Z^-1.
+    """
     system = matmul(transpose(constraints), directions)
-    gap = jnp.swapaxes(bounds - matmul(transpose(constraints), free), -1, -2)  # c - C'w*, [..., k, p]
     # In units where C'ZC has a unit diagonal one tolerance fits all constraints.
-    unit = jnp.sqrt(least_squares.positive(jnp.diagonal(system, axis1=-2, axis2=-1)))  # [..., p]
-    system = ((system + transpose(system)) / (2 * unit[..., :, None] * unit[..., None, :]))[..., None, :, :]
-    gap = gap / unit[..., None, :]
+    unit = jnp.sqrt(least_squares.positive(jnp.diagonal(system, axis1=-2, axis2=-1)))[..., None, :]  # [..., 1, p]
+    system = ((system + transpose(system)) / (2 * transpose(unit) * unit))[..., None, :, :]
+
+    def missing(weights):
+        """c - C'w [..., k, p], and the size of its terms [..., k, 1]."""
+        terms = jnp.abs(bounds) + matmul(transpose(jnp.abs(constraints)), jnp.abs(weights))
+        gap = bounds - matmul(transpose(constraints), weights)
+        return transpose(gap) / unit, (transpose(terms) / unit).max(-1, keepdims=True)
+
+    gap, size = missing(start)
     equality = jnp.broadcast_to(False if equality is None else equality, gap.shape)
 
     def conditions(active):
         multipliers = _multipliers(system, gap, active)
         return multipliers, gap - _times(system, multipliers)
 
-    active, wanted = find_active(conditions, gap, equality)
-    multipliers, violation = conditions(active)
-    solution = free + matmul(directions, jnp.swapaxes(multipliers / unit[..., None, :], -1, -2))
-    return jnp.where(transpose(_met(violation, gap, active, wanted)), solution, jnp.nan)
+    active, wanted = find_active(conditions, gap, equality, _rounding(gap.shape[-1], size))
+    solution = start + matmul(directions, transpose(_multipliers(system, gap, active) / unit))
+    step = _multipliers(system, missing(solution)[0], active) / unit  # what rounding has left
+    solution = solution + lax.stop_gradient(matmul(directions, transpose(step)))
+    violation, terms = missing(solution)
+    missed = jnp.where(active, jnp.abs(violation), jnp.where(wanted, violation, 0))
+    met = (missed <= jnp.sqrt(jnp.finfo(gap.dtype).eps) * jnp.maximum(size, terms)).all(-1, keepdims=True)
+    return solution, transpose(met)
 
 
-def _met(violation: Array, gap: Array, active: Array, wanted: Array) -> Array:
-    """Whether a column meets its constraints, [..., k, 1]."""
-    missed = jnp.where(active, jnp.abs(violation), jnp.where(wanted, violation, 0)).max(-1, keepdims=True)
-    return missed <= jnp.sqrt(jnp.finfo(gap.dtype).eps) * (1 + jnp.abs(gap).max(-1, keepdims=True))
+def _rounding(p: int, size: Array) -> Array:
+    """What sums of p terms of a size may be off by."""
+    return 10 * p * jnp.finfo(size.dtype).eps * size
 
 
 def _multipliers(system: Array, gap: Array, active: Array) -> Array:
@@ -182,14 +236,14 @@ def _times(system: Array, vector: Array) -> Array:
     return matmul(system, vector[..., None])[..., 0]
 
 
-def _optimal(conditions: Conditions, gap: Array, equality: Array) -> tuple[Array, Array]:
+def _optimal(conditions: Conditions, gap: Array, equality: Array, tolerance: Array) -> tuple[Array, Array]:
     """The active set of the optimum of the dual.
 
     The dual is min_lambda lambda'S lambda / 2 - gap'lambda with lambda >= 0, free for equalities. It has p variables
     whatever d is. Most columns are done after a few exchanges; a method that always ends does the others.
     """
     gap, constant = lax.stop_gradient(gap), lambda active: lax.stop_gradient(conditions(active))
-    tolerance = 10 * gap.shape[-1] * jnp.finfo(gap.dtype).eps * (1 + jnp.abs(gap).max(-1, keepdims=True))
+    tolerance = lax.stop_gradient(tolerance)
     active = _stepped(constant, gap, equality, tolerance, *_exchanged(constant, gap, equality, tolerance))
     return active, jnp.ones_like(active)
 
@@ -260,9 +314,9 @@ def _stepped(
     return lax.while_loop(unfinished, advance, start)[2]
 
 
-# Name -> (conditions, gap, equality) -> (active set, which constraints the solution must satisfy).
+# Name -> (conditions, gap, equality, tolerance) -> (active set, which constraints the solution must satisfy).
 METHODS = {
     "exact": _optimal,
-    "one_shot": lambda conditions, gap, equality: (equality | (gap > 0), equality),
-    "equality": lambda conditions, gap, equality: (jnp.ones_like(equality), jnp.ones_like(equality)),
+    "one_shot": lambda conditions, gap, equality, tolerance: (equality | (gap > 0), equality),
+    "equality": lambda conditions, gap, equality, tolerance: (jnp.ones_like(equality), jnp.ones_like(equality)),
 }

@@ -65,7 +65,7 @@ def whitener(
     m, diagonal = gram.shape[-1], jnp.diagonal(gram, axis1=-2, axis2=-1)[..., None]
     there = jnp.ones((m, 1), bool) if keep is None else keep > 0
     jitter = 10 * m * jnp.finfo(gram.dtype).eps if jitter is None else jitter
-    unit = least_squares.mean(diagonal, there.astype(gram.dtype))
+    unit = positive(least_squares.mean(diagonal, there.astype(gram.dtype)))
     # An absent landmark has a row of the unit matrix.
     gram = jnp.where(there & transpose(there), gram, 0)
     gram = gram + jnp.where(there, jitter * lax.stop_gradient(unit), 1) * jnp.eye(m, dtype=gram.dtype)
@@ -107,6 +107,7 @@ def nystroem_intention(
     Raises ValueError for a number of landmarks below 1, or with rng above N, too.
     """
     route = least_squares.checked_route(alpha)
+    masks.output_shape(query, key, value)
     n = jnp.shape(key)[-2]
     count = landmarks if isinstance(landmarks, int) else None
     if count is not None and not 1 <= count <= (max(n, 1) if rng is not None else count):

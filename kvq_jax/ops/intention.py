@@ -99,7 +99,7 @@ def intention_weights(
     def run(query, key, value, weight, alpha):
         return least_squares.weights(*least_squares.weighted(weight, key, value), alpha, route, form)
 
-    nobody = jnp.zeros((1, jnp.shape(key)[-1]), key.dtype)
+    nobody = jnp.zeros((1, *jnp.shape(key)[-1:]), jnp.result_type(key))
     return least_squares.fit(run, nobody, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 

@@ -92,7 +92,12 @@ def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float
     1 / (d sqrt(var)) for the laplacian kernel. It is scikit-learn's 'scale' for keys whose coordinates have one mean;
     ours does not change when the keys are moved together.
     """
-    spread = least_squares.mean(jnp.square(key - least_squares.mean(key, keep)), keep).mean(-1, keepdims=True)
+    variance, square = (
+        least_squares.mean(jnp.square(x), keep).mean(-1, keepdims=True)
+        for x in (key - least_squares.mean(key, keep), key)
+    )
+    # Keys of one point are as far from their mean as rounding puts it.
+    spread = jnp.where(variance > (4 * jnp.finfo(key.dtype).eps) ** 2 * square, variance, 0)
     return kernel.by_variance(key.shape[-1], least_squares.positive(spread))
 
 

@@ -72,17 +72,25 @@ def solve(matrix: Array, rhs: Array) -> Array:
     Returns [..., n, k], not finite where the matrix is not positive definite; leading dimensions broadcast. Raises
     TypeError for a dtype below float32, which has no Cholesky factorisation.
     """
-    n, k = rhs.shape[-2:]
-    batch = jnp.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    return solver(matrix, rhs.shape[-1])(rhs)
+
+
+def solver(matrix: Array, k: int) -> Callable[[Array], Array]:
+    """rhs -> solve(matrix, rhs) for any number of rhs [..., n, k], with one factorisation."""
     fixed = lax.stop_gradient(matrix)
-    if n * k < THREADED:
+    if matrix.shape[-1] * k < THREADED:
         lower = _cholesky(fixed)
         substitute = lambda _, b: one_at_a_time(_substitute)(lower, b)
     else:
         factor = _factor(fixed)
         substitute = lambda _, b: _backward(factor, _forward(factor, b))
-    rhs = jnp.broadcast_to(rhs, (*batch, n, k))
-    return lax.custom_linear_solve(lambda x: matmul(matrix, x), rhs, substitute, symmetric=True)
+
+    def run(rhs):
+        batch = jnp.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+        rhs = jnp.broadcast_to(rhs, (*batch, *rhs.shape[-2:]))
+        return lax.custom_linear_solve(lambda x: matmul(matrix, x), rhs, substitute, symmetric=True)
+
+    return run
 
 
 def pinv(matrix: Array) -> Array:

@@ -301,3 +301,19 @@ def test_without_constraints_in_effect_it_is_intention(x64):
     key, value, constraints, bounds = draw()
     out = predict(key, key, value, alpha=ALPHA, constraints=constraints, bounds=bounds - 100)
     close(out, intention(key, key, value, alpha=ALPHA))
+
+
+@pytest.mark.parametrize(
+    "n, scale, tolerance", [(4, 1, 1e-5), (4, 100, 1e-5), (8, 100, 1e-5), (3, 1, 1e-3), (3, 100, np.inf)]
+)
+def test_small_problems_in_float32_have_the_answer_of_scipy(n, scale, tolerance):
+    """Keys with a condition number up to 1 / epsilon of float32, and beyond (n = 3, times 100), which are finite."""
+    rng, alpha, d = np.random.default_rng(n), 1e-3, 4
+    key = (scale * rng.integers(0, 6, (20, n, d))).astype(np.float32)
+    query, value = (rng.normal(size=(20, *shape)).astype(np.float32) for shape in ((5, d), (n, 2)))
+    found = jax.jit(lambda *given: constrained_intention(*given, alpha=alpha))(query, key, value)
+    assert np.isfinite(found).all()
+    for q, k, v, ours in zip(*map(np.float64, (query, key, value)), found):
+        rows, zeros = np.vstack([k, np.sqrt(alpha) * np.eye(d)]), np.zeros(d)
+        weights = np.stack([optimize.nnls(rows, np.append(column, zeros))[0] for column in v.T], 1)
+        assert np.abs(ours - q @ weights).max() <= tolerance * max(np.abs(q @ weights).max(), 1e-3)

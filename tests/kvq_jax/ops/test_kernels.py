@@ -310,3 +310,14 @@ def test_what_is_refused():
             call()
     with pytest.raises(KeyError):
         kernels.matern(q, k, 1.0, twice_nu=2)
+
+
+@pytest.mark.parametrize("op, kernel, key", [(kernel_intention, "gaussian", 1e3), (nystroem_intention, "linear", 0.0)])
+def test_keys_of_one_point_have_finite_gradients(op, kernel, key):
+    """Float32 means of equal numbers are not these numbers."""
+    q, k, v = draw(n=7, dtype=np.float32)
+    k = jnp.broadcast_to(key * k[:1], k.shape)
+    run = jax.jit(jax.value_and_grad(lambda *a: op(*a, kernel=kernel).sum(), argnums=(0, 1, 2)))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(run(q, k, v)))
+    if key:  # the width of one point is 1
+        assert BANDWIDTHS["variance"](KERNELS[kernel], k, None) == pytest.approx(1 / 3)

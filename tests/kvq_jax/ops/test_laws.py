@@ -196,9 +196,17 @@ def test_gradients_against_finite_differences(name, shape, x64):
 @every_op
 @pytest.mark.parametrize(
     "shapes",
-    [((3, 2), (5, 3), (5, 4)), ((3, 2), (5, 2), (4, 4)), ((2,), (5, 2), (5, 4)), ((2, 3, 2), (3, 5, 2), (5, 4))],
+    [((3, 2), (5, 3), (5, 4)), ((3, 2), (5, 2), (4, 4)), ((2,), (5, 2), (5, 4)), ((2, 3, 2), (3, 5, 2), (5, 4))]
+    + [((), (), ()), ((3, 2), (), (5, 4)), ((3, 2), (5, 2), ())],
 )
 def test_shapes_that_do_not_fit(name, shapes):
     with pytest.raises(ValueError, match="expected query") as error:
         OPS[name](*(jnp.ones(s) for s in shapes))
     assert "\n" not in str(error.value)
+
+
+@every_op
+def test_lists_are_no_arrays(name):
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(TypeError):
+        OPS[name](rows, rows, rows)
