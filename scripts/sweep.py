@@ -85,6 +85,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     module = config_files.load(Path(name), _CELLS.value)
     cells_of = functools.partial(cells, module, arg, overrides, _CELLS.value)  # of points
     _check_flags()
+    listed = [] if _STUDY.value else list(cells_of(_points()))
     jobs = cluster.Cluster.of(_CLUSTER.value, root / ".jobs") if _CLUSTER.value else None
     ending_now = threading.Event()
 
@@ -105,7 +106,6 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
     if _STUDY.value:
         console.print(_search(cells_of, root, elsewhere, jobs, say).terminal())
         return
-    listed = list(cells_of(_points()))
     finished: list[dict] = []
     pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
 
@@ -190,8 +190,9 @@ def _search(
     search = study.Search(
         _STUDY.value, _TRIALS.value, _METRIC.value, _MAXIMISE.value, _PRUNE.value, _SEED.value, workers
     )
-    storage, suggest = study.storage_of(_STORAGE.value), space.suggest_of(Path(_SPACE.value))
-    return study.optimise(search, storage, suggest, cell_of, on_a_share, say)
+    suggest = space.suggest_of(Path(_SPACE.value))
+    study.rehearse(suggest, cell_of, _SEED.value)
+    return study.optimise(search, study.storage_of(_STORAGE.value), suggest, cell_of, on_a_share, say)
 
 
 def _shares(workers: int, jobs: cluster.Cluster | None) -> list[set[int]]:

@@ -68,6 +68,15 @@ def storage_of(text: str):
         raise UserError(f"--storage {text}: {str(error).splitlines()[0]}") from error
 
 
+def rehearse(suggest: Suggest, cell_of: Callable[[Point], tuple[Cell, Path]], seed: int) -> None:
+    """Makes the cell of one point, so that a space that does not fit the config is told before anything is written.
+
+    Raises UserError.
+    """
+    optuna = import_optuna()
+    cell_of(suggest(optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed)).ask()))
+
+
 def optimise(
     search: Search,
     storage: Any,
@@ -92,11 +101,9 @@ def optimise(
       owner: who runs the trials; default: this process.
 
     Raises:
-      UserError: a space that does not fit the config, an unknown metric, another direction than the study has.
+      UserError: an unknown metric, another direction than the study has.
     """
     optuna = import_optuna()
-    rehearsal = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=search.seed))
-    cell_of(suggest(rehearsal.ask()))  # what is wrong with the space is told before anything is written
     direction = "maximize" if search.maximise else "minimize"
     pruner = optuna.pruners.MedianPruner() if search.prune else optuna.pruners.NopPruner()
     options = dict(study_name=search.name, storage=storage, pruner=pruner, load_if_exists=True)
@@ -125,6 +132,7 @@ def optimise(
         except Ended as error:
             run_again(study, study.get_trials(deepcopy=False)[trial.number])
             study.stop()
+            say(f"trial {trial.number}: {error}; the same command goes on")
             raise _Failed from error
         except (UserError, Diverged) as error:
             trial.set_user_attr(_ERROR, str(error))

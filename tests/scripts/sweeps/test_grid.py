@@ -89,3 +89,21 @@ def test_flags_that_do_not_go_together_are_one_line_and_nothing_is_written(flags
         assert sweep.main(["sweep", config, *flags, f"--workdir={tmp_path / 'x'}"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and not (tmp_path / "x" / "intention").exists()
+
+
+@pytest.mark.parametrize(
+    "axes, key, message",
+    [
+        ("preset=tiny,model=maml", "optimizer.lr", "unknown config key 'optimizer.lr'"),
+        ("preset=tiny", "optimizer.learning_rate", "a trial is one cell, not 4: give the axes that tell them apart"),
+    ],
+)
+def test_a_space_that_does_not_fit_is_told_before_a_study_is_made(axes, key, message, tmp_path, capsys):
+    pytest.importorskip("optuna")
+    file = tmp_path / "space.py"
+    file.write_text(f"suggest = lambda trial: {{{key!r}: trial.suggest_float('rate', 0.1, 1)}}")
+    options = ("--study=s", f"--space={file}", f"--storage={tmp_path / 's.log'}", "--trials=1", "--metric=m")
+    with flagsaver.flagsaver():
+        assert sweep.main(["sweep", f"--config=configs/intention/sine.py:{axes}", *options]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line and list(tmp_path.iterdir()) == [file]
