@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from experiments.harness import ending
 from experiments.harness.errors import ConfigError, UserError
 from scripts.sweeps.cells import Ended, definitions, outcome
 
@@ -44,7 +45,7 @@ class Job:
         if int(os.environ.get("SLURM_RESTART_COUNT", "0")) > self._requeues:
             return UserError.exit_code, f"the job was requeued more than {self._requeues} times"
         command = [sys.executable, "-m", "experiments.run", *self._arguments]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=ending.environment_of_children())
         print(done.stderr, end="", file=sys.stderr)
         if done.returncode in [code for number in _SIGNALS for code in (-number, 128 + number)]:
             time.sleep(_KILLED_AFTER_S)  # a result now would say that the job is over; it may be requeued

@@ -161,9 +161,8 @@ def optimise(
         next_trial(study)
         with concurrent.futures.ThreadPoolExecutor(1) as thread:  # beside this one, which hears signals
             options = dict(n_jobs=search.workers, catch=_Failed, callbacks=[next_trial])
-            work = thread.submit(study.optimize, objective, missing, **options)
-            try:
-                work.result()
+            try:  # from the first moment: a signal may come before submit() returns
+                thread.submit(study.optimize, objective, missing, **options).result()
             finally:
                 stopping.set()
     return table(study, search)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,7 @@ def test_ctrl_c_ends_the_runs_of_a_study():
     heard = []
 
     def endless(cell, path, watch):
+        time.sleep(0.2)  # until the main thread waits
         os.kill(os.getpid(), signal.SIGINT)
         while True:
             try:
