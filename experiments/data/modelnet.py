@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.files import read_bytes
+from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
 _PARTS = ("train", "test")

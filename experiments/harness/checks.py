@@ -16,16 +16,6 @@ from experiments.harness.errors import ConfigError, first_line
 from experiments.harness.experiment import Experiment, PyTree
 from experiments.harness.placement import memory_bytes
 from experiments.harness.step import Program
-from kvq_jax import saved
-
-
-def check_model(experiment: Experiment) -> None:
-    """Raises ConfigError where the model is one that kvq_jax.save could not describe."""
-    try:
-        if experiment.model is not None:
-            saved.describe(experiment.model)
-    except ValueError as error:
-        raise ConfigError(f"config.model: {error}") from error
 
 
 def check_programs(

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from experiments.harness import progress, results, weights
-from experiments.harness.checks import check_model, check_programs
+from experiments.harness.checks import check_programs
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment
@@ -35,6 +35,7 @@ from experiments.harness.run_directory import (
 )
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
+from kvq_jax import saved
 from kvq_jax.domains import Count, Seed
 
 # An experiment adds its own sections to these, in its SECTIONS.
@@ -156,7 +157,6 @@ def _training(
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
-    check_model(experiment)
     check_programs(program, experiment, settings.all_seeds, data, trains=given is None)
     initial = _given_state(program, settings, given, placement) if given else None
 
@@ -165,7 +165,7 @@ def _training(
         state, record = initial, Record()
         if not given:
             state, record = train(program, data, settings, placement, path / "checkpoints", directory, reporter)
-            _keep_weights(experiment, state, settings.all_seeds, path if directory else None)
+            _keep_weights(experiment, state, settings.all_seeds, path if directory else None, console)
         started = time.monotonic()
         phases = {"trained": state}
         if evaluation.untrained:
@@ -219,13 +219,24 @@ def _given_state(program: Program, settings: TrainSettings, given: weights.Weigh
     return state.replace(params=jax.device_put(params, placement.state))
 
 
-def _keep_weights(experiment: Experiment, state: TrainState, seeds: np.ndarray, path: Path | None) -> None:
-    """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load."""
+def _keep_weights(
+    experiment: Experiment, state: TrainState, seeds: np.ndarray, path: Path | None, console: Console
+) -> None:
+    """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load.
+
+    It says so where nothing could load them: a model that is no class of kvq_jax.
+    """
     variables = jax.tree.map(on_host, state.variables)
-    if path and experiment.model is not None:
-        for index, seed in enumerate(seeds):
-            own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
-            weights.save(path / "weights" / str(seed), experiment.model, own)
+    if path is None or experiment.model is None:
+        return
+    try:
+        saved.describe(experiment.model)
+    except ValueError as error:
+        console.print(f"note: the run keeps no weights: {error}", soft_wrap=True)
+        return
+    for index, seed in enumerate(seeds):
+        own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
+        weights.save(path / "weights" / str(seed), experiment.model, own)
 
 
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:

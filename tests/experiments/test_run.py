@@ -199,7 +199,7 @@ SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
         ([f"--config={SINE}:preset=fast"], ["unknown preset 'fast'", "tiny"]),
         (
             [f"--config={SINE}:modle=maml"],
-            ["error: config: unknown axis 'modle': did you mean 'model'? known: model, preset"],
+            ["sine.py: unknown axis 'modle': did you mean 'model'? known: model, preset"],
         ),
         ([TINY, "--config.train.stepz=3"], ["unknown key of config.train 'stepz': did you mean 'steps'"]),
         ([TINY, "--config.optimizer.lr=1"], ["unknown key of config.optimizer 'lr': did you mean 'learning_rate'?"]),

@@ -62,7 +62,7 @@ def test_a_worker_reports_what_its_process_says(tmp_path):
         ("--config.train.batch_size=many", UserError, "batch_size"),
     ):
         with pytest.raises(error, match=said):
-            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path, set())
+            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path)
 
 
 def test_figures_and_their_numbers(runs, tmp_path):
@@ -152,7 +152,7 @@ def test_runs_says_in_one_line_what_is_wrong(runs, tmp_path):
         ("figures", "--figure: "),
         ("collect", "--preset: presets to copy (default: quick,paper)"),
         ("runs", "--metric: "),
-        ("benchmark", "accuracy, evaluation, experiments, harness, images, np, ops, streaming"),
+        ("benchmark", "accuracy, evaluation, experiments, harness, images, np, ops, sets, streaming"),
         ("import_weights", "--model: one of cnp, "),
         ("prepare_data", "--weights: "),
     ],

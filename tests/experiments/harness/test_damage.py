@@ -149,7 +149,7 @@ def test_damage_that_a_run_goes_on_over(config, copy, kept):
         (copy / "result.json").unlink()
         (copy / "figure.png").unlink()
         again, told = run(config, copy)
-        assert again.metrics == read(kept / "result.json")["metrics"] and (copy / "figure.png").exists()
+        assert again.content["metrics"] == read(kept / "result.json")["metrics"] and (copy / "figure.png").exists()
         assert "metrics.jsonl was lost or changed up to step 4" in told
         shutil.copy(kept / "metrics.jsonl", copy)
     (copy / "figure.png").rename(copy / ".figure.png.x7_1.part")  # killed while it drew
@@ -163,7 +163,7 @@ def test_restart_takes_what_is_damaged_out_of_the_way(config, copy, kept):
     for file in copy.rglob("*"):
         if file.is_file() and file.name != "metrics.jsonl":
             file.write_bytes(b"")
-    assert run(config, copy, restart=True)[0].metrics == read(kept / "result.json")["metrics"]
+    assert run(config, copy, restart=True)[0].content["metrics"] == read(kept / "result.json")["metrics"]
     assert (copy.with_name("copy.old-1") / "metrics.jsonl").read_bytes() == (kept / "metrics.jsonl").read_bytes()
     assert [result.folder for result in load_results([copy.parent])] == [copy]
 

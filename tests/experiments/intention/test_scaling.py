@@ -135,6 +135,10 @@ def test_a_sweep_runs_what_is_needed_and_says_what_is_not(tmp_path):
     flags = (f"--config={file}:preset=tiny", "--config.evaluation.threshold=100.0", "--workdir", str(tmp_path / "runs"))
     told = processes.told("scripts.sweep", *flags)
     skipped = [line for line in told.splitlines() if line.startswith("skip")]
-    assert len(skipped) == 1 and "size=4: size 2 has reached" in skipped[0] and skipped[0].endswith("<= 100")
+    assert (
+        len(skipped) == 1
+        and "size=4 evaluation.threshold=100.0: size 2 has reached" in skipped[0]
+        and skipped[0].endswith("<= 100")
+    )
     (folder,) = (path.parent for path in tmp_path.rglob("result.json"))
     assert (folder / "figure.png").read_bytes()[1:4] == b"PNG" and "least squares (oracle)" in told

@@ -119,7 +119,7 @@ def test_the_loss_is_minus_the_likelihood_and_validation_changes_no_average():
     "arg, changes, error, message",
     [
         ("preset=tiny", {"task.max_size": 4}, ConfigError, "may have 4 characters, .* has 3 for validation"),
-        ("preset=tiny", {"data.size": 0}, ConfigError, "config.data: size must be at least 1"),
+        ("preset=tiny", {"data.size": 0}, ConfigError, "config.data.size: expected int, at least 1"),
         ("preset=quick", {}, DataError, "pass --data_dir"),
     ],
 )
