@@ -1,6 +1,6 @@
 """Commands of the project in the process of the tests: what is refused early takes milliseconds.
 
-The module runs as `python -m MODULE` runs it, with flags of its own: those of other modules are taken away for its time.
+The module runs as `python -m MODULE` runs it, with flags of its own: those of other modules are taken away meanwhile.
 """
 
 import contextlib
