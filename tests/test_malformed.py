@@ -114,7 +114,7 @@ COMMANDS = {
     ("experiments.run", SINE, "more"): "unexpected argument 'more'",
     ("experiments.run", SINE, "--wrkdir=x"): "did you mean '--workdir'",
     ("experiments.run", SINE, "--restart=perhaps"): "restart",
-    ("experiments.run", SINE, "--weights=nowhere"): "nowhere holds no weights",
+    ("experiments.run", SINE, "--weights=nowhere"): "nowhere holds no trained model",
     ("experiments.run", SINE, f"--workdir={LONG}"): "File name too long",
     ("experiments.run", "--config=configs/intention/pixels.py:preset=tiny,source=archive"): "--data_dir",
     ("experiments.run", "--help", "--config=nothing.py"): "unknown config file",

@@ -119,7 +119,7 @@ def test_clouds_of_files_are_split(tmp_path):
 @pytest.mark.parametrize(
     "arg, changes, error, message",
     [
-        ("preset=tiny", {"task.points": 0}, ConfigError, "config.task: points >= 1"),
+        ("preset=tiny", {"task.points": 0}, ConfigError, "config.task.points: expected int, at least 1"),
         ("preset=paper,data=off", {"data.resident": 99}, ConfigError, "config.data.resident: 99 points"),
         ("preset=paper", {}, DataError, "pass --data_dir"),
     ],
