@@ -54,7 +54,8 @@ def _without_flags() -> Iterator[None]:
     finally:
         _remove(frozenset(flags.FLAGS) - _ABSL)
         for name, flag in own.items():
-            flags.FLAGS[name] = flag
+            if name not in flags.FLAGS:  # a short name comes with its long one
+                flags.FLAGS[name] = flag
 
 
 def _remove(names: Iterable[str]) -> None:
