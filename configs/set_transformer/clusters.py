@@ -13,7 +13,7 @@ from configs import common
 from kvq_jax.models import SET_NETWORKS
 from kvq_jax.nn import SET_FORMS
 
-# Not MODELS: they are those of clustering.py, whose two steps are made.
+# Not MODELS, of which a test makes two steps of `paper`: it makes them of clustering.py, without masked seeds.
 _MODELS = ("rff_mean", "rff_pma", "sab_pma", "isab16_pma")
 _MOST = 6
 
