@@ -24,9 +24,10 @@ def _write(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     results, folder = load_results(map(Path, _RESULTS.value)), Path(_OUT.value)
     folder.mkdir(parents=True, exist_ok=True)
-    written = {"findings.md": page.markdown(findings_of(results))}
+    findings = findings_of(results)
+    written = {"findings.md": page.markdown(findings)}
     if _ONLY.value == "all":
-        written["index.html"] = page.html(papers_of(results), len(results))
+        written["index.html"] = page.html(papers_of(results, findings), len(results))
     for name, text in written.items():
         (folder / name).write_text(text)
         print(folder / name)

@@ -35,7 +35,6 @@ from experiments.harness.run_directory import (
 )
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
-from kvq_jax import saved
 from kvq_jax.domains import Count, Seed
 
 # An experiment adds its own sections to these, in its SECTIONS.
@@ -224,19 +223,17 @@ def _keep_weights(
 ) -> None:
     """Writes the variables of every seed below the run folder `path` (None: of another process), for kvq_jax.load.
 
-    It says so where nothing could load them: a model that is no class of kvq_jax.
+    It says so where kvq_jax.save refuses them, such as those of a model that is no class of kvq_jax.
     """
     variables = jax.tree.map(on_host, state.variables)
     if path is None or experiment.model is None:
         return
     try:
-        saved.describe(experiment.model)
+        for index, seed in enumerate(seeds):
+            own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
+            weights.save(path / "weights" / str(seed), experiment.model, own)
     except ValueError as error:
         console.print(f"note: the run keeps no weights: {error}", soft_wrap=True)
-        return
-    for index, seed in enumerate(seeds):
-        own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
-        weights.save(path / "weights" / str(seed), experiment.model, own)
 
 
 def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:

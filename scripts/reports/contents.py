@@ -6,7 +6,7 @@ import dataclasses
 import io
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from experiments import catalogue
@@ -90,9 +90,8 @@ def findings_of(results: Sequence[Result]) -> dict[str, list[Group]]:
     }
 
 
-def papers_of(results: Sequence[Result]) -> list[Paper]:
-    """All chapters. A table or figure stands once for each preset that has results of it."""
-    findings = findings_of(results)
+def papers_of(results: Sequence[Result], findings: Mapping[str, list[Group]]) -> list[Paper]:
+    """All chapters; findings: those of `findings_of`. A table or figure stands once for each preset with results."""
     shown = sorted([*_each("tables", results), *_each("figures", results)], key=lambda each: _natural(each.name))
     return [
         Paper(key, title, findings[key], [each for each in shown if _paper(each.name) == key])

@@ -27,7 +27,7 @@ def text(results) -> str:
     """A page with some tables and figures of real results; all others are missing in it."""
     names = ("intention/scaling", "intention/policy_distillation", "neural_processes/wheel")
     few = [result for result in results if result.name in names]
-    return page.html(papers_of(few), len(few))
+    return page.html(papers_of(few, findings_of(few)), len(few))
 
 
 def test_every_finding_holds_and_the_page_of_findings_is_that_of_the_results(results):

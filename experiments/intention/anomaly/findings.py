@@ -20,9 +20,9 @@ def anomalies(results: Sequence[Result]) -> Iterator[Finding]:
     first = max(MODELS, key=four.get)
     papers = sorted(MODELS, key=lambda model: PAPER[model][-1], reverse=True)
     yield Finding(
-        f"With poorer features than the paper's the order is another: {MODELS[first]} is first here "
-        f"({four[first]:.1f} %; chance is 10), and at place {papers.index(first) + 1} of {len(papers)} in the "
-        f"paper, where all are within {PAPER[papers[0]][-1] - PAPER[papers[-1]][-1]:.1f} points of each other.",
+        f"The order of the models is another than in the paper, whose features are other ones: {MODELS[first]} is "
+        f"first here ({four[first]:.1f} %; chance is 10), and at place {papers.index(first) + 1} of {len(papers)} in "
+        f"the paper, where all are within {PAPER[papers[0]][-1] - PAPER[papers[-1]][-1]:.1f} points of each other.",
         first != papers[0],
     )
 

@@ -40,7 +40,7 @@ def pixels(results: Sequence[Result]) -> Iterator[Finding]:
     )
     kept = {name: number(f"{name}, trained", last) / number(f"{name}, trained", before) for name in _names()}
     yield Finding(
-        f"Intention and attention, which keep all observations apart, gain to the end: from {before} to {last} pixels "
+        f"Intention and attention gain to the end: from {before} to {last} pixels "
         f"their error falls by {1 - kept['Intention']:.0%} and {1 - kept['Attention']:.0%}, that of the neural process "
         f"and of MAML by {1 - kept['Neural Process']:.1%} and {1 - kept['MAML']:.1%}.",
         max(kept["Intention"], kept["Attention"]) < 0.7 < 0.95 < min(kept["Neural Process"], kept["MAML"]),

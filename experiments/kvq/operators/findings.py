@@ -35,9 +35,7 @@ def operators(results: Sequence[Result]) -> Iterator[Finding]:
     shots = {op: of(op, "few_shot_classification") for op in ("softmax", "linear", "informer", "intention")}
     yield Finding(
         f"In few-shot classification {listed([f'{op} is at {percent:.0f} %' for op, percent in shots.items()])} "
-        "(chance is 20): between five heads and a decoder Intention has not begun to learn; the experiment's own "
-        "Intention, whose values are the labels, does. All operators had one ridge and one scaling, which need not "
-        "suit each of them.",
+        "(chance is 20).",
         list(shots.values()) == sorted(shots.values(), reverse=True) and shots["intention"] < 21,
     )
 
