@@ -19,7 +19,7 @@ from configs import common
 from kvq_jax.models import IMAGE_SET_DETECTORS
 from kvq_jax.nn import SET_FORMS
 
-# Not MODELS: their data must be there to take two steps of `paper`. A test of shapes takes their place.
+# Not MODELS: their data must be there to take two steps of `paper`, so that no test does.
 _MODELS = ("rff_mean", "rff_pma", "sab_mean", "sab_pma")
 # What 'base' is.
 BASES = {"preset=paper": dict(source="celeba"), "preset=quick": dict(source="omniglot"), "": dict(source="digits")}

@@ -7,7 +7,7 @@
 data      hdf5, the default of `paper`, and off read ModelNet40 (experiments/data/modelnet.py), of which a tenth of the
           training clouds validates; it may not be distributed, and HDF5 needs `pip install '.[hdf5]'`. The files of
           HDF5 have 2048 points: 5000 need off. surfaces, the default else, are ten parametric ones: of any pose, in
-          `quick` upright as the shapes of ModelNet, since ISAB + PMA begins too slowly on any pose
+          `quick` upright, as the shapes of ModelNet are
 form, op  as in max.py
 
 `paper` has two ISABs of width 256 with 16 inducing points, PMA and a linear layer, and 64 clouds in a batch. Ours are

@@ -28,7 +28,7 @@ from configs import common
 from kvq_jax.models import IMAGE_SET_NETWORKS
 from kvq_jax.nn import SET_FORMS
 
-# Not MODELS: their data must be there to take two steps of `paper`. A test of shapes takes their place.
+# Not MODELS: their data must be there to take two steps of `paper`, so that no test does.
 _MODELS = (
     "rff_mean",
     "rffp_mean",
