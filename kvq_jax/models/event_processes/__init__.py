@@ -1,0 +1,1 @@
+"""Temporal point processes: models of when the next event happens and of what kind it is."""
