@@ -20,7 +20,7 @@ class Events(NamedTuple):
 
 
 class EventLogLikelihood(NamedTuple):
-    """log p(events) is the sum of all three. Of n events there are n densities of a time and n probabilities of a mark."""
+    """log p(events) is the sum of all three. Of n events: n densities of a time, n probabilities of a mark."""
 
     time: jax.Array  # [..., L], log density of each gap given the events before it, per unit of time; 0 where absent
     mark: jax.Array  # [..., L], log probability of each mark given these and the gap; 0 where absent
