@@ -1,7 +1,7 @@
 """Copies finished runs into the results that are kept: python -m scripts.collect --preset quick
 
-Checkpoints and weights are left out, and so are images of data sets (arrays of bytes among the examples), which are not
-ours.
+Checkpoints and weights are left out, and so is what is not ours: images of data sets (arrays of bytes among the
+examples), and arrays that the experiment names as data.
 """
 
 import io
@@ -13,6 +13,7 @@ from absl import flags
 
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
+from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
 from experiments.harness.run_directory import write_bytes
 
@@ -40,7 +41,7 @@ def _copies(result: Result) -> dict[str, bytes]:
     paths = {name: result.folder / name for name in ("result.json", "examples.npz")}
     arrays = read_examples(paths["examples.npz"])
     files = {name: path.read_bytes() for name, path in paths.items()}
-    kept = {name: array for name, array in arrays.items() if array.dtype != np.uint8}
+    kept = {name: array for name, array in arrays.items() if array.dtype != np.uint8 and not name.startswith(DATA)}
     if len(kept) < len(arrays):
         packed = io.BytesIO()
         np.savez_compressed(packed, **kept)

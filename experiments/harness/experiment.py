@@ -11,6 +11,7 @@ from flax import linen as nn
 from experiments.harness.size_classes import Sizes
 
 PyTree = Any
+DATA = "data/"  # begins the names of examples that are a data set's own, which `scripts.collect` leaves out
 NO_DATA = dict.fromkeys(("train", "validation", "test"))  # the data of an experiment that draws all of it from keys
 Variables = dict[str, PyTree]  # a linen variable dict: {'params': ..., and any mutable collection}
 

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings
 from experiments.harness.evaluation import Summary, single
+from experiments.harness.programs import Program, device_peak, memory, seconds
 from experiments.neural_processes.complexity import programs
 from kvq_jax.domains import Count, Natural, NotNegative
 from kvq_jax.models import family
@@ -20,8 +21,8 @@ from kvq_jax.models import family
 SECTIONS = ("models", "series", "measurement")
 # Quantity of a series -> (program, Measurement) -> bytes or seconds.
 _QUANTITIES = {
-    "memory": lambda program, how: programs.memory(program),
-    "time": lambda program, how: programs.seconds(program, how.turns, how.budget_s),
+    "memory": lambda program, how: memory(program),
+    "time": lambda program, how: seconds(program, how.turns, how.budget_s),
 }
 
 
@@ -51,7 +52,7 @@ class Series:
         settings.choose(_QUANTITIES, self.quantity, "quantity")
         settings.choose(programs.PHASES, self.phase, "phase")
 
-    def program(self, model: programs.Model, size: int) -> programs.Program | None:
+    def program(self, model: programs.Model, size: int) -> Program | None:
         """The program to measure at a size, or None: the model has no such phase."""
         points = {"context": (size, self.fixed), "points": (self.fixed, size)}
         model = model._replace(batch=(self.batch,) * (self.batch > 0))
@@ -82,6 +83,6 @@ def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarra
             absent.append(line)
             continue
         metrics[f"{line}@{size}"] = single(_QUANTITIES[series.quantity](program, how))
-        peak = programs.device_peak() if series.quantity == "time" else None
+        peak = device_peak() if series.quantity == "time" else None
         metrics |= {} if peak is None else {f"device_peak/{line}@{size}": single(peak)}
     return metrics, {}, {"absent": sorted(set(absent))}

@@ -3,7 +3,7 @@
 A model with a state of constant size is conditioned in chunks. Any other is conditioned at once, and an update
 conditions it anew.
 
-Memory is the compiler's: what a program needs beside its arguments and its result. XLA may evaluate softmax attention
+XLA may evaluate softmax attention
 of about a thousand keys or more (about 500 with BANP's samples) without holding all scores, also on a CPU. Memory is
 then linear, and only the time stays quadratic.
 """
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.harness import timing
+from experiments.harness.programs import Program, ones
 from kvq_jax.models import NeuralProcess
 from kvq_jax.models.neural_processes import condition, has_state, sample
 from kvq_jax.models.points import Points
@@ -35,13 +35,6 @@ class Model(NamedTuple):
         """Shapes of n points of each function."""
         dims = self.dim_x, self.module.dim_y
         return Points(*(jax.ShapeDtypeStruct((*self.batch, n, dim), np.float32) for dim in dims))
-
-
-class Program(NamedTuple):
-    """A function and the shapes of its arguments."""
-
-    run: Callable
-    arguments: tuple
 
 
 def shaped(module: NeuralProcess, chunk: int, dim_x: int) -> Model:
@@ -80,7 +73,7 @@ def querying(model: Model, n: int, m: int) -> Program:
         return prediction.mean, prediction.variance
 
     def by_blocks(variables, state, x):
-        seen, size = jax.tree.map(_ones, model.points(0)), model.module.block_size
+        seen, size = ones(model.points(0)), model.module.block_size
         return sample(model.module, variables, seen, x, key=key, block_size=size, num_samples=1, state=state)
 
     run = by_blocks if remember and hasattr(model.module, "block_size") else query
@@ -129,27 +122,5 @@ PHASES: dict[str, Callable[[Model, int, int], Program | None]] = {
 }
 
 
-def memory(program: Program) -> int:
-    """Bytes that the compiled program needs beside its arguments and its result."""
-    return jax.jit(program.run).lower(*program.arguments).compile().memory_analysis().temp_size_in_bytes
-
-
-def seconds(program: Program, turns: int, budget_s: float) -> float:
-    """Time of a call on arguments of ones, the median of `turns`; repeated calls fill `budget_s` seconds."""
-    arguments = jax.tree.map(_ones, program.arguments)
-    times = timing.interleaved([functools.partial(jax.jit(program.run), *arguments)], turns, budget_s)
-    return timing.seconds(times, 0)
-
-
-def device_peak() -> int | None:
-    """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
-    statistics = jax.local_devices()[0].memory_stats()
-    return statistics and statistics.get("peak_bytes_in_use")
-
-
 def _condition(model: Model, variables: Any, context: Points, state: Any = None) -> Any:
     return condition(model.module, variables, context, model.chunk, state=state)
-
-
-def _ones(shape):
-    return shape if isinstance(shape, jax.Array) else jnp.ones(shape.shape, shape.dtype)

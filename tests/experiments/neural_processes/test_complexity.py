@@ -11,6 +11,7 @@ from configs.neural_processes import images as images_config
 from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch
+from experiments.harness.programs import memory
 from experiments.harness.settings import build_named
 from experiments.neural_processes.complexity import experiment, figures, programs, tables
 from experiments.neural_processes.complexity.programs import conditioning, querying, training, updating
@@ -28,7 +29,7 @@ def narrow(name):
 
 def growth(program_of) -> str:
     made = [program_of(size) for size in SIZES]
-    return "none" if None in made else tables.mark([programs.memory(program) for program in made], SIZES)
+    return "none" if None in made else tables.mark([memory(program) for program in made], SIZES)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_what_training_needs():
     """All activations of a batch: as much again for as many functions again, and with the square of TNP-D's points."""
     model = narrow("tnp_d")
     assert growth(lambda n: training(model, n, 8)) == "quadratic"
-    one, four = (programs.memory(training(model._replace(batch=(size,)), 32, 8)) for size in (4, 16))
+    one, four = (memory(training(model._replace(batch=(size,)), 32, 8)) for size in (4, 16))
     assert 3 < four / one < 5
 
 

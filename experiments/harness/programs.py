@@ -1,0 +1,39 @@
+"""Programs that are measured and not run for their results: the memory that they take, and their time."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.harness import timing
+
+
+class Program(NamedTuple):
+    """A function and the shapes of its arguments."""
+
+    run: Callable
+    arguments: tuple
+
+
+def memory(program: Program) -> int:
+    """Bytes that the compiled program needs beside its arguments and its result, by the compiler."""
+    return jax.jit(program.run).lower(*program.arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+def seconds(program: Program, turns: int, budget_s: float) -> float:
+    """Time of a call on arguments of ones, the median of `turns`; repeated calls fill `budget_s` seconds."""
+    times = timing.interleaved([functools.partial(jax.jit(program.run), *ones(program.arguments))], turns, budget_s)
+    return timing.seconds(times, 0)
+
+
+def device_peak() -> int | None:
+    """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
+    statistics = jax.local_devices()[0].memory_stats()
+    return statistics and statistics.get("peak_bytes_in_use")
+
+
+def ones(tree: Any) -> Any:
+    """The tree with an array of ones for each shape."""
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jnp.ones(leaf.shape, leaf.dtype), tree)
