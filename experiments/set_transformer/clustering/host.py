@@ -13,14 +13,17 @@ ABSENT = -1  # the component of a point that is not there
 
 
 def fit(x: np.ndarray, clusters: int, starts: int) -> Any:
-    """scikit-learn's GaussianMixture, diagonal, of points [N, D]: EM from the best of `starts` starts of k-means++."""
+    """scikit-learn's GaussianMixture, diagonal, of points [N, D]: EM from the best of `starts` starts of k-means++.
+
+    In float64: a feature that does not vary in a cluster has, in float32, variances below 0.
+    """
     from sklearn.exceptions import ConvergenceWarning  # a second: only where it is used
     from sklearn.mixture import GaussianMixture
 
     model = GaussianMixture(clusters, covariance_type="diag", init_params="k-means++", n_init=starts, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it keeps what it has found
-        return model.fit(x)
+        return model.fit(np.float64(x))
 
 
 def rand_index(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
