@@ -5,14 +5,17 @@ MODELS has every model of a regression, from a context to predictions at targets
     model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
     model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
 
-CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS and IMAGE_SET_DETECTORS are models
-with another call: see their files.
+CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS, IMAGE_SET_DETECTORS and
+EVENT_MODELS are models with another call: see their files.
 """
 
 from typing import NamedTuple
 
 from flax import linen as nn
 
+from kvq_jax.models.event_processes.base import EventProcess, Forecast
+from kvq_jax.models.event_processes.events import EventLogLikelihood, Events
+from kvq_jax.models.event_processes.recurrent import GRUProcess
 from kvq_jax.models.few_shot import (
     AttentionRegressor,
     IntentionRegressor,
@@ -58,7 +61,7 @@ class Model(NamedTuple):
 
     cls: type[nn.Module]
     label: str  # as papers write it
-    family: str  # 'few_shot': predictions; 'neural_process': predictive distributions
+    family: str  # 'few_shot': predictions; 'neural_process': predictive distributions; 'event_process': forecasts
 
 
 # In the order of tables: few-shot regressors, then neural processes that judge each target alone, those that judge all
@@ -109,6 +112,9 @@ TARGET_REGRESSORS = {
     "neural_process": Model(NeuralProcessTarget, "Neural Process", "few_shot"),
     "mlp": Model(MLPTarget, "MLP", "few_shot"),
 }
+
+# In the order of tables: what most are compared with, the Transformer's, then constant memory, and ours.
+EVENT_MODELS = {"gru": Model(GRUProcess, "GRU", "event_process")}
 
 
 def family(name: str) -> dict[str, Model]:

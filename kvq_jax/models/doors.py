@@ -11,12 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from kvq_jax.models.event_processes.events import Events
 from kvq_jax.models.points import Points
 from kvq_jax.nn.mixer import Block
 
-# The methods that a user calls, and their arguments: points (inputs with outputs), or inputs alone.
-_DOORS = ("__call__", "loss", "loss_of_points", "log_likelihood", "remember", "update", "query")
-_POINTS, _INPUTS = ("context", "target", "points"), "target_x"
+# The methods that a user calls, and their arguments: points (inputs with outputs), inputs alone, or events.
+_DOORS = ("__call__", "loss", "loss_of_points", "log_likelihood", "remember", "update", "update_many", "query")
+_POINTS, _INPUTS, _EVENTS = ("context", "target", "points"), "target_x", "events"
 
 
 class Guarded(Block):
@@ -64,6 +65,13 @@ def _complaints(given: dict[str, Any], dim_y: int | None) -> Iterator[str]:
     yield from _of_pairs(inputs, "more than the number of points", lambda x: (x.shape[:-2], x.shape[-1]))
     outputs = {f"{name}.y": value.y for name, value in points.items()}
     yield from _of_pairs(outputs, "the number of outputs", lambda y: y.shape[-1])
+    if _EVENTS in given:
+        yield from _of_events(given[_EVENTS])
+    if "gap" in given and "mark" in given:  # one event of each sequence
+        mask = given.get("mask")
+        yield from _of_fields(
+            {name: given[name] for name in ("gap", "mark")} | ({} if mask is None else {"mask": mask})
+        )
 
 
 def _of_array(name: str, value: Any) -> Iterator[str]:
@@ -91,3 +99,34 @@ def _of_pairs(arrays: dict[str, jax.Array], what: str, key: Callable[[jax.Array]
     if len(set(map(key, arrays.values()))) > 1:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         yield f"{' and '.join(arrays)} differ in {what}: {shapes}"
+
+
+def _of_events(events: Any) -> Iterator[str]:
+    if not isinstance(events, Events):
+        yield f"events is a {type(events).__name__}: expected kvq_jax.models.Events(gap, mark, mask, rest)"
+    fields = {f"events.{name}": value for name, value in events._asdict().items() if value is not None}
+    rest = {"events.rest": fields.pop("events.rest", None)}
+    yield from _of_fields(fields)
+    if not events.gap.shape:
+        yield "events.gap has shape (): expected [..., events]"
+    yield from _of_fields(rest)
+    if events.rest.shape != events.gap.shape[:-1]:
+        yield f"events.rest {events.rest.shape} is not events.gap {events.gap.shape} without its last dimension"
+
+
+# Field of an event -> the kind of number it is, and its name.
+_KINDS = {
+    "gap": (jnp.floating, "real numbers"),
+    "mark": (jnp.integer, "integers"),
+    "mask": (jnp.bool_, "booleans (True = there)"),
+    "rest": (jnp.floating, "real numbers"),
+}
+
+
+def _of_fields(fields: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with fields of events, by their names: their kinds of numbers, and shapes that differ."""
+    for name, value in fields.items():
+        kind, said = _KINDS[name.rpartition(".")[-1]]
+        if not hasattr(value, "shape") or not jnp.issubdtype(value.dtype, kind):
+            yield f"{name} is {getattr(value, 'dtype', f'a {type(value).__name__}')}: expected an array of {said}"
+    yield from _of_pairs(fields, "shape", lambda array: array.shape)
