@@ -177,7 +177,7 @@ class Sizes(NamedTuple):
     """How the tasks of an experiment get their sizes.
 
     Attributes:
-      classes: the size classes of batches.
+      classes: the size classes of batches, or what has their `switch` and `waste`: length_classes.LengthClasses.
       fill: (what is random in a task, slots, size or None: all slots are points) -> the task in arrays of the slots.
     """
 
