@@ -14,7 +14,8 @@ from experiments.harness.tables import Cell as Number
 from experiments.harness.tables import Table, measured
 from kvq_jax.names import unknown
 from scripts.sweeps import trials
-from scripts.sweeps.cells import Cell, Ended, Point
+from scripts.sweeps.cells import Cell, Point
+from scripts.sweeps.processes import Ended
 from scripts.sweeps.space import Suggest, import_optuna
 
 Watch = Callable[[], None]  # called while a run goes on; what it raises ends the run

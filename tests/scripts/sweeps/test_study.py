@@ -13,7 +13,8 @@ from ml_collections import ConfigDict
 
 from experiments.harness.errors import Diverged, UserError
 from scripts.sweeps import study, trials
-from scripts.sweeps.cells import Cell, Ended
+from scripts.sweeps.cells import Cell
+from scripts.sweeps.processes import Ended
 
 optuna = pytest.importorskip("optuna")
 METRIC = "trained/loss"
