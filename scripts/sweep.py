@@ -3,7 +3,8 @@
 The cells are those of the config's sweep(), or of its function figure14() with --cells figure14. Axes given with the
 config choose among them: `:model=intention,preset=quick` runs only the cells of that model. Each cell is a run of its
 own, as experiments.run makes it, and resumes if it was killed. If a cell fails, it is reported and the others go on;
-the exit code is then that of the last failure. --dry_run lists the cells and runs nothing.
+the exit code is then that of the last failure. The same command reports it again and leaves it alone: --retry_failed
+runs it, from its last checkpoint. --dry_run lists the cells and runs nothing.
 
     --grid optimizer.learning_rate=1e-3,1e-4 --grid train.seed=0,1 --grid model=intention,maml    # each with each
     --space FILE.py --random 20                      # 20 points at random, of what suggest(trial) of a file draws
@@ -26,7 +27,6 @@ for one reason are reported once.
 import concurrent.futures
 import functools
 import queue
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -37,12 +37,13 @@ from absl import flags
 from ml_collections import config_flags
 
 from experiments import catalogue
-from experiments.harness import command_line, config_files, ending, launch, placement
+from experiments.harness import command_line, config_files, launch, placement
 from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
 from experiments.harness.tables import Table
-from scripts.sweeps import cluster, space, study, varied
-from scripts.sweeps.cells import Cell, Ended, Point, cells, outcome, wait_until_free
+from scripts.sweeps import cluster, failures, processes, space, study, varied
+from scripts.sweeps.cells import Cell, Point, cells
+from scripts.sweeps.processes import Ended
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file; axes given here choose among the cells")
 _WORKDIR = flags.DEFINE_string("workdir", "runs", "folder of the run folders")
@@ -52,6 +53,7 @@ _WORKERS = flags.DEFINE_integer(
     "workers", None, "cells at a time, each on its share of the cores; default 1, on a cluster all", lower_bound=1
 )
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "list the cells, run nothing")
+_RETRY = flags.DEFINE_bool("retry_failed", False, "run cells again that failed before")
 _GRID = flags.DEFINE_multi_string(
     "grid", [], "KEY=V1,V2: every cell with each of these values of an axis or config key"
 )
@@ -65,17 +67,16 @@ _METRIC = flags.DEFINE_string("metric", None, "what the study minimises, such as
 _MAXIMISE = flags.DEFINE_bool("maximise", False, "maximise the metric")
 _PRUNE = flags.DEFINE_bool("prune", True, "end trials whose validation loss is above the median of earlier ones")
 _CLUSTER = flags.DEFINE_string("cluster", None, "submit each cell as a job: 'local', or a Python file with PARAMETERS")
-_LOOK_EVERY_S = 1.0
 
 
 def main(argv: list[str]) -> int:
     """Runs the command line `argv` and returns its exit code."""
-    failures: list[int] = []
-    code = command_line.guarded(lambda argv: _sweep(argv, failures), argv)
-    return code or (failures[-1] if failures else 0)
+    failed: list[int] = []
+    code = command_line.guarded(lambda argv: _sweep(argv, failed), argv)
+    return code or (failed[-1] if failed else 0)
 
 
-def _sweep(argv: list[str], failures: list[int]) -> None:
+def _sweep(argv: list[str], failed: list[int]) -> None:
     command_line.parse_config(argv, _CONFIG)
     flag = flags.FLAGS["config"]
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
@@ -99,7 +100,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
 
     def elsewhere(cell: Cell, path: Path, watch: Callable[[], None] = go_on) -> dict:
         arguments = cell.arguments(name, path, _DATA_DIR.value)
-        content = jobs.run(arguments, path, watch) if jobs else run_in_process(arguments, path, watch)
+        content = jobs.run(arguments, path, watch) if jobs else processes.run_in_process(arguments, path, watch)
         say(f"done in {content['wall_time_s']:.0f} s: {name}:{cell.text}")
         return content
 
@@ -107,7 +108,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
         console.print(_search(cells_of, root, elsewhere, jobs, say).terminal())
         return
     finished: list[dict] = []
-    pending, lock = _pending(module, name, listed, finished, say), threading.Lock()
+    pending, lock = _pending(module, name, listed, finished, failed, say), threading.Lock()
 
     def work(run: Callable[[Cell, Path], dict]) -> None:
         while True:
@@ -115,6 +116,7 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                 cell = next(pending, None)
             if cell is None:
                 return
+            failures.forget(root, cell[1])
             try:
                 finished.append(run(*cell))
             except Exception as error:  # of one cell, whatever it is: the others go on
@@ -122,7 +124,8 @@ def _sweep(argv: list[str], failures: list[int]) -> None:
                     return
                 told, code = command_line.ending_of(error, argv)
                 print(f"error: {cell[0].text}: {told}", file=sys.stderr)
-                failures.append(code)
+                failed.append(code)
+                failures.remember(root, cell[1], error, told, code)
 
     if not jobs and (_WORKERS.value or 1) == 1:
         work(here)
@@ -201,55 +204,35 @@ def _shares(workers: int, jobs: cluster.Cluster | None) -> list[set[int]]:
 
 
 def _pending(
-    module: ModuleType, name: str, listed: list[Cell], finished: list[dict], say: Callable
+    module: ModuleType, name: str, listed: list[Cell], finished: list[dict], failed: list[int], say: Callable
 ) -> Iterator[tuple[Cell, Path]]:
-    """(cell, run folder) of each cell to run. Says what becomes of each cell; adds results to `finished`."""
+    """(cell, run folder) of each cell to run.
+
+    Says what becomes of each cell. Adds results to `finished`, exit codes of cells that are left alone to `failed`.
+    """
     unneeded = getattr(module, "unneeded", lambda config, finished: None)
-    told, begun = None, set()
+    told, begun, root = None, set(), Path(_WORKDIR.value)
     for cell in listed:
-        path = cell.folder(Path(_WORKDIR.value))
+        path = cell.folder(root)
         if path in begun:  # two cells can be one run
             continue
         begun.add(path)
         done = (path / "result.json").exists()
         alike = [content for content in finished if content["overrides"] == cell.overrides_as_stored]
         reason = None if done else unneeded(cell.config, alike)
-        if reason is None:
+        before = None if done or reason or _RETRY.value else failures.remembered(root, path)
+        if before:
+            say(f"skip, failed before: {name}:{cell.text}: {before.said} (--retry_failed runs it again)")
+            failed.append(before.code)
+        elif reason is None:
             say(f"{'skip, has a result' if done else 'run'}: {name}:{cell.text} -> {path}")
         elif reason != told:
             say(f"skip, not needed: {name}:{cell.text}: {reason}")
         told = reason
         if done:
             finished.append(load_results([path])[0].content)
-        elif not (reason or _DRY_RUN.value):
+        elif not (reason or before or _DRY_RUN.value):
             yield cell, path
-
-
-def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] = lambda: None) -> dict:
-    """The result.json content of experiments.run with these arguments, run in its own process.
-
-    watch() is called again and again while it goes on; what it raises ends the process, which also ends with this one.
-    Raises Diverged and UserError as the run does; also UserError where the process was killed.
-    """
-    wait_until_free(path)
-    command = [sys.executable, "-m", "experiments.run", *arguments]
-    pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, **pipes, env=ending.environment_of_children()) as process:
-        try:
-            said = _said(process, watch)
-        except BaseException:
-            ending.end(process)
-            raise
-    return outcome(process.returncode, said, path)
-
-
-def _said(process: subprocess.Popen, watch: Callable[[], None]) -> str:
-    """What a process writes on stderr until it ends."""
-    while True:
-        try:
-            return process.communicate(timeout=_LOOK_EVERY_S)[1]
-        except subprocess.TimeoutExpired:
-            watch()
 
 
 if __name__ == "__main__":

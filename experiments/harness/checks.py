@@ -1,9 +1,8 @@
 """What is checked of a run before its folder is opened: every program of it is traced.
 
 A trace takes the shapes of arrays and computes nothing. JAX keeps it, so that what is traced here is not traced again
-when the run compiles it: the checks of training, validation and pictures, and of an evaluation of one size, only come
-earlier. Not so the evaluation of an experiment with size classes: its trace takes as long as the rest of the start, and
-is made where the run comes to it.
+when the run compiles it: a run takes no longer, its first step comes later. The evaluation in many size classes is half
+as long as the rest of the start.
 """
 
 import math
@@ -13,19 +12,16 @@ import jax
 import numpy as np
 
 from experiments.harness.errors import ConfigError, first_line
-from experiments.harness.experiment import Experiment, PyTree
+from experiments.harness.experiment import PyTree
 from experiments.harness.placement import memory_bytes
 from experiments.harness.step import Program
 
 
-def check_programs(
-    program: Program, experiment: Experiment, seeds: np.ndarray, data: Mapping[str, PyTree], trains: bool = True
-) -> None:
+def check_programs(program: Program, seeds: np.ndarray, data: Mapping[str, PyTree], trains: bool = True) -> None:
     """Raises ConfigError where a program of the run cannot be made, or its state is larger than the memory.
 
     Args:
       program: of the run.
-      experiment: its experiment.
       seeds: all seeds, [S].
       data: those of the splits, on the device.
       trains: False where given weights are only evaluated.
@@ -38,8 +34,7 @@ def check_programs(
         _traced("the training", program.chunk, state, data["train"])
         _traced("the validation", program.validate, state, data["validation"])
     _traced("the examples", program.examples, state, data["test"])
-    if experiment.sizes is None:
-        _traced("the evaluation", program.evaluate, state, data["test"])
+    _traced("the evaluation", program.evaluate, state, data["test"])
 
 
 def check_memory(compiled: jax.stages.Compiled) -> None:

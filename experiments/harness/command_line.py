@@ -21,8 +21,7 @@ from experiments.harness import config_files, config_text, ending  # noqa: E402
 from experiments.harness.errors import ConfigError, Diverged, Stopped, UserError, first_line  # noqa: E402
 from kvq_jax.names import unknown  # noqa: E402
 
-_HELP, _DEBUG = {"--help", "-h"}, "--debug"
-_IDENTITY = ("name", "experiment", "axes")  # sections of a config that no flag changes
+_HELP, _DEBUG, _CHANGE = {"--help", "-h"}, "--debug", "--config."
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
@@ -117,9 +116,6 @@ def parse_config(argv: list[str], holder: flags.FlagHolder) -> ConfigDict:
     parse_flags(argv)
     if holder.value is None:
         raise UserError("--config is missing: --config configs/<paper>/<experiment>.py:axis=value,...")
-    for key in config_flags.get_override_values(flags.FLAGS["config"]):
-        if key.split(".")[0] in _IDENTITY:
-            raise ConfigError(f"config.{key}: says what the config is; its axes follow the colon of --config FILE:")
     return holder.value
 
 
@@ -144,15 +140,8 @@ def _config_argument(argv: list[str]) -> str | None:
 def _check_keys(argv: list[str], config: ConfigDict) -> None:
     """Raises ConfigError for the first --config.KEY=VALUE in argv whose key the config does not have."""
     for argument in argv:
-        if not argument.startswith("--config."):
-            continue
-        section, where = config, "config"
-        for part in re.split(r"[=\[]", argument.removeprefix("--config."))[0].split("."):
-            if not isinstance(section, ConfigDict):
-                raise ConfigError(f"{where} is no section: it has no {part!r}")
-            if part not in section:
-                raise ConfigError(unknown(f"key of {where}", part, section))
-            section, where = section[part], f"{where}.{part}"
+        if argument.startswith(_CHANGE):
+            config_files.check_key(config, re.split(r"[=\[]", argument.removeprefix(_CHANGE))[0])
 
 
 def _print_help(module: ModuleType, argv: list[str]) -> None:

@@ -156,7 +156,7 @@ def _training(
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
-    check_programs(program, experiment, settings.all_seeds, data, trains=given is None)
+    check_programs(program, settings.all_seeds, data, trains=given is None)
     initial = _given_state(program, settings, given, placement) if given else None
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:

@@ -1,12 +1,8 @@
 """The cells of a sweep: what a config lists, times what the command line asks for beside it."""
 
 import dataclasses
-import fcntl
 import functools
 import json
-import runpy
-import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,18 +10,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.harness.config_text import knobs
-from experiments.harness.errors import ConfigError, Diverged, UserError
-from experiments.harness.results import load_results
+from experiments.harness import config_files
+from experiments.harness.errors import ConfigError
 from experiments.harness.run_directory import default_path
-from kvq_jax.names import unknown
 
 # One choice of a grid or a search: axis -> value, and config key -> value; config keys have a dot, axes have none.
 Point = Mapping[str, Any]
-# How a process that was told to end reports it: killed by the signal, or by an exit code of its own.
-_STOPPED = {code for number in (signal.SIGINT, signal.SIGTERM) for code in (-number, 128 + number)}
-
-_PATIENCE_S, _LOOK_EVERY_S = 30.0, 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +53,6 @@ class Cell:
         return [f"--config={file}:{self.axes}", *changed, *data, f"--workdir={path}"]
 
 
-class Ended(UserError):
-    """A process that Ctrl-C or SIGTERM ended: what it worked on is not to blame, and resumes."""
-
-
 def cells(
     module: ModuleType, arg: str, overrides: Mapping[str, Any], function: str = "sweep", points: Sequence[Point] = ({},)
 ) -> Iterator[Cell]:
@@ -96,44 +82,6 @@ def cells(
                 yield _cell(module, text, dict(sorted((overrides | changes).items())))
 
 
-def outcome(code: int, said: str, path: Path) -> dict[str, Any]:
-    """The result.json content of the run in `path`, whose process ended with `code` and said this on stderr.
-
-    Raises Diverged and UserError as the run did, Ended where a signal ended it; UserError where something else did.
-    """
-    if code:
-        kind = Diverged if code == Diverged.exit_code else Ended if code in _STOPPED else UserError
-        last = said.strip().splitlines()[-1] if said.strip() else ""
-        raise kind(last.removeprefix("error: ") or f"the process ended with {code}")
-    return load_results([path])[0].content
-
-
-def wait_until_free(path: Path, patience_s: float = _PATIENCE_S) -> None:
-    """Waits until no process holds the run folder, or patience ends: one of a killed sweep may leave late."""
-    waited_until = time.monotonic() + patience_s
-    while (path / "lock").exists() and time.monotonic() < waited_until:
-        with (path / "lock").open("r+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError:
-                time.sleep(_LOOK_EVERY_S)
-
-
-def definitions(file: Path, *names: str) -> list[Any]:
-    """What a Python file defines under these names. Raises UserError where it cannot be run or lacks one."""
-    if not file.is_file():
-        raise UserError(f"no file {file}")
-    try:
-        found = runpy.run_path(str(file))
-    except Exception as error:
-        raise UserError(f"{file}: {type(error).__name__}: {error}") from error
-    for name in names:
-        if name not in found:
-            raise UserError(f"{file} does not define {name}")
-    return [found[name] for name in names]
-
-
 def _split(point: Point, given: Mapping[str, str], overrides: Mapping[str, Any]) -> tuple[dict[str, str], dict]:
     """The axes of a point and its overrides. Raises ConfigError for a key that --config gives too."""
     for key in point.keys() & (given.keys() | overrides.keys()):
@@ -147,17 +95,13 @@ def _fits(axes: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 
 def _cell(module: ModuleType, text: str, overrides: dict[str, Any]) -> Cell:
-    where = f"config: {module.__file__}:{text}"
-    try:
-        config = module.get_config(text)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {error}") from error
-    known = {line.partition(" = ")[0] for line in knobs(config) if not line.startswith("axes.")}
+    config, where = config_files.config_of(module, text), f"{module.__file__}:{text}"
     for key, value in overrides.items():
-        if key not in known:
-            raise ConfigError(f"{where}: {unknown('config key', key, sorted(known))}")
         try:
+            config_files.check_key(config, key)
             config.update_from_flattened_dict({key: value})
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{where}: {key}={value}: {error}") from error
     taken = {key: functools.reduce(getattr, key.split("."), config) for key in overrides}  # 1 as 1.0, say

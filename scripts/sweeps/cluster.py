@@ -23,9 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ending
+from experiments.harness import config_files, ending
 from experiments.harness.errors import ConfigError, UserError
-from scripts.sweeps.cells import Ended, definitions, outcome
+from scripts.sweeps.processes import Broken, Ended, outcome
 
 _LOCAL = ("local", dict(timeout_min=60 * 24 * 30), 0)  # CLUSTER, PARAMETERS, REQUEUES of --cluster local
 _LOOK_EVERY_S, _ASK_EVERY_S, _LATE_S = 1.0, 15.0, 15.0
@@ -43,7 +43,7 @@ class Job:
     def __call__(self) -> tuple[int, str]:
         """The exit code of the run and what it said on stderr. Does not return where the cluster ends the job."""
         if int(os.environ.get("SLURM_RESTART_COUNT", "0")) > self._requeues:
-            return UserError.exit_code, f"the job was requeued more than {self._requeues} times"
+            return Broken.exit_code, f"the job was requeued more than {self._requeues} times"
         command = [sys.executable, "-m", "experiments.run", *self._arguments]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=ending.environment_of_children())
         print(done.stderr, end="", file=sys.stderr)
@@ -73,7 +73,7 @@ class Cluster:
     @classmethod
     def of(cls, spec: str, folder: Path) -> "Cluster":
         """'local', or the cluster that a file describes; jobs leave logs in `folder`. Raises UserError."""
-        found = _LOCAL if spec == "local" else definitions(Path(spec), "CLUSTER", "PARAMETERS", "REQUEUES")
+        found = _LOCAL if spec == "local" else config_files.definitions(Path(spec), "CLUSTER", "PARAMETERS", "REQUEUES")
         name, parameters, requeues = found
         if "timeout_min" not in parameters:
             raise ConfigError(f"{spec}: PARAMETERS needs timeout_min, the minutes that a job may take")
@@ -93,7 +93,7 @@ class Cluster:
 
         Waits for the job that an earlier sweep submitted for it, if that is still there. watch() is called again and
         again; an exception of it cancels the job, other than Ended, which leaves it for the next sweep. Raises Diverged
-        and UserError as the run does, UserError where the job was lost.
+        and UserError as the run does, Broken where the job was lost.
         """
         job = self._submitted(arguments, path)
         ending = job.task(0).paths.result_pickle
@@ -108,14 +108,14 @@ class Cluster:
                 raise
             now = time.monotonic()
             if lost and now - lost > _LATE_S:
-                raise UserError(f"job {job.job_id} ended without a word: see {job.task(0).paths.stderr}")
+                raise Broken(f"job {job.job_id} ended without a word: see {job.task(0).paths.stderr}")
             if lost is None and now - asked > _ASK_EVERY_S:
                 asked, lost = now, None if _is_there(job) else now
             time.sleep(_LOOK_EVERY_S)
         try:
             code, said = job.task(0).result()
         except Exception as error:  # whatever submitit made of the job's end
-            raise UserError(f"job {job.job_id}: {_last_line(error)}: see {job.task(0).paths.stderr}") from error
+            raise Broken(f"job {job.job_id}: {_last_line(error)}: see {job.task(0).paths.stderr}") from error
         return outcome(code, said, path)
 
     def _submitted(self, arguments: list[str], path: Path) -> Any:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.harness import config_files
 from experiments.harness.errors import UserError
-from scripts.sweeps.cells import Point, definitions
+from scripts.sweeps.cells import Point
 
 Suggest = Callable[[Any], Point]  # of an Optuna trial
 _OPENING, _CLOSING = "([{", ")]}"
@@ -31,13 +32,13 @@ def grid(texts: Sequence[str]) -> list[Point]:
 
 def suggest_of(file: Path) -> Suggest:
     """The function suggest(trial) -> {key: value} of a file. Raises UserError, also where a call of it fails."""
-    (suggest,) = definitions(file, "suggest")
+    (suggest,) = config_files.definitions(file, "suggest")
 
     def point(trial) -> Point:
-        try:
-            return dict(suggest(trial))
-        except Exception as error:
-            raise UserError(f"{file}: suggest(): {type(error).__name__}: {error}") from error
+        with config_files.blamed(file):
+            found = suggest(trial)
+        config_files.check_returned(file, "suggest", found, dict)
+        return found
 
     return point
 

@@ -3,27 +3,24 @@
 import concurrent.futures
 import dataclasses
 import json
-import os
-import socket
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.harness.errors import Diverged, UserError
 from experiments.harness.tables import Cell as Number
 from experiments.harness.tables import Table, measured
 from kvq_jax.names import unknown
-from scripts.sweeps.cells import Cell, Ended, Point
+from scripts.sweeps import trials
+from scripts.sweeps.cells import Cell, Point
+from scripts.sweeps.processes import Ended
 from scripts.sweeps.space import Suggest, import_optuna
 
 Watch = Callable[[], None]  # called while a run goes on; what it raises ends the run
 Run = Callable[[Cell, Path, Watch], Mapping[str, Any]]  # the result.json content of a cell
 _RETRIES, _HEARTBEAT_S = 3, 60
-_OWNER, _SUGGESTED, _RUN, _ERROR = "owner", "suggested", "run", "error"  # user attributes of a trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +29,13 @@ class Search:
 
     Attributes:
       name: of the study.
-      trials: when as many have finished, in all processes that share the study, it is over.
+      trials: of the study, in all processes that share it. Those of other hosts count once they have finished: where
+        such a process dies nobody here knows, so that several hosts may end with a few trials more.
       metric: of a result, such as 'trained/mse@5'.
       maximise: it, or else minimise it.
       prune: end a trial whose least validation loss so far is above the median of five or more earlier trials.
-      seed: of the sampler. With one worker, a study that was killed and resumed suggests what any other does.
+      seed: of the sampler, with the place of a trial among the others: no two draw alike, and with one worker a study
+        that was killed and resumed suggests what any other does.
       workers: trials of this process at a time.
     """
 
@@ -63,7 +62,7 @@ def storage_of(text: str):
         beat = dict(heartbeat_interval=_HEARTBEAT_S, grace_period=2 * _HEARTBEAT_S)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.storages.RDBStorage(text, **beat, heartbeat_stale_trial_callback=_again(_RETRIES))
+            return optuna.storages.RDBStorage(text, **beat, heartbeat_stale_trial_callback=trials.again(_RETRIES))
     except Exception as error:  # of any driver of a database
         raise UserError(f"--storage {text}: {str(error).splitlines()[0]}") from error
 
@@ -101,7 +100,8 @@ def optimise(
       owner: who runs the trials; default: this process.
 
     Raises:
-      UserError: an unknown metric, another direction than the study has.
+      UserError: an unknown metric, another direction than the study has; every trial failed.
+      Diverged: every trial failed, and the last because it diverged.
     """
     optuna = import_optuna()
     direction = "maximize" if search.maximise else "minimize"
@@ -110,8 +110,8 @@ def optimise(
     study = optuna.create_study(direction=direction, **options)
     if study.direction.name.lower() != direction:
         raise UserError(f"--study {search.name}: it is there, and is to {study.direction.name.lower()} its metric")
-    owner, run_again, stopping = owner or this_process(), _again(), threading.Event()
-    _recover(study, run_again)
+    owner, run_again, stopping = owner or trials.this_process(), trials.again(), threading.Event()
+    trials.recover(study, run_again)
 
     def watch(look: Watch) -> None:
         if stopping.is_set():
@@ -119,12 +119,15 @@ def optimise(
         look()
 
     def objective(trial) -> float:
-        trial.set_user_attr(_OWNER, owner)
+        trial.set_user_attr(trials.OWNER, owner)
+        if trials.SUGGESTED not in trial.user_attrs and trials.begun_here(study, trial.number) >= search.trials:
+            study.stop()  # meanwhile another process has begun the last
+            raise _Failed
         point = suggest(trial)
-        trial.set_user_attr(_SUGGESTED, True)
+        trial.set_user_attr(trials.SUGGESTED, True)
         try:
             cell, path = cell_of(point)
-            trial.set_user_attr(_RUN, str(path))
+            trial.set_user_attr(trials.RUN, str(path))
             say(f"trial {trial.number}: {cell.text} -> {path}")
             look = _Validation(trial, path / "metrics.jsonl", search.maximise)
             content = run(cell, path, lambda: watch(look))
@@ -135,7 +138,8 @@ def optimise(
             say(f"trial {trial.number}: {error}; the same command goes on")
             raise _Failed from error
         except (UserError, Diverged) as error:
-            trial.set_user_attr(_ERROR, str(error))
+            trial.set_user_attr(trials.CODE, error.exit_code)
+            trial.set_user_attr(trials.ERROR, str(error))
             say(f"error: trial {trial.number}: {error}")
             raise _Failed from error
         if search.metric not in content["metrics"]:
@@ -144,94 +148,55 @@ def optimise(
         summary = content["metrics"][search.metric]
         trial.set_user_attr("sem", summary["sem"])
         if summary["mean"] is None:
-            trial.set_user_attr(_ERROR, f"{search.metric} is not finite")
+            trial.set_user_attr(trials.CODE, Diverged.exit_code)
+            trial.set_user_attr(trials.ERROR, f"{search.metric} is not finite")
             raise _Failed
         return summary["mean"]
 
-    def next_trial(study, trial=None) -> None:
-        """Seeds the sampler by the number of finished trials, and stops at the last."""
-        finished = len(counted(study))
-        if finished >= search.trials:
+    def stop_at_the_last(study, trial) -> None:
+        trials.recover(study, run_again)  # of a process that died meanwhile
+        if trials.begun_here(study) >= search.trials:
             study.stop()
-        seed = int(np.random.SeedSequence([search.seed, finished]).generate_state(1)[0])
-        study.sampler = optuna.samplers.TPESampler(seed=seed)
 
-    missing = search.trials - len(counted(study))
-    if missing > 0:
-        next_trial(study)
+    study.sampler = trials.sampler_of(search.seed)
+    if trials.begun_here(study) < search.trials:
         with concurrent.futures.ThreadPoolExecutor(1) as thread:  # beside this one, which hears signals
-            options = dict(n_jobs=search.workers, catch=_Failed, callbacks=[next_trial])
+            options = dict(n_jobs=search.workers, catch=_Failed, callbacks=[stop_at_the_last])
             try:  # from the first moment: a signal may come before submit() returns
-                thread.submit(study.optimize, objective, missing, **options).result()
+                thread.submit(study.optimize, objective, **options).result()
             finally:
                 stopping.set()
+    _check_some_succeeded(study, search)
     return table(study, search)
 
 
-def counted(study) -> list:
-    """The finished trials, in their order, without those of killed processes, which others have repeated."""
-    trials = study.get_trials(deepcopy=False)
-    repeated = {number for trial in trials for number in trial.system_attrs.get("retry_history", ())}
-    return [t for t in trials if t.state.is_finished() and _SUGGESTED in t.user_attrs and t.number not in repeated]
+def _check_some_succeeded(study, search: Search) -> None:
+    """Raises the error of the last trial where all have failed."""
+    found = trials.counted(study)
+    if found and all(trial.state.name == "FAIL" for trial in found):
+        diverged = trials.CODE in (told := found[-1].user_attrs) and told[trials.CODE] == Diverged.exit_code
+        message = f"--study {search.name}: all {len(found)} trials failed; the last: {trials.why(found[-1])}"
+        raise (Diverged if diverged else UserError)(message)
 
 
 def table(study, search: Search) -> Table:
     """The trials of a study: parameters, metric, and what became of each."""
-    trials = counted(study)
-    keys = sorted({key for trial in trials for key in trial.params})
+    found = trials.counted(study)
+    keys = sorted({key for trial in found for key in trial.params})
     rows = []
-    for number, trial in enumerate(trials):
+    for number, trial in enumerate(found):
         parameters = [str(trial.params[key]) if key in trial.params else "" for key in keys]
         complete = trial.state.name == "COMPLETE"
-        found = measured({"mean": trial.value, "sem": trial.user_attrs["sem"]}) if complete else Number()
-        rows.append((str(number), [*parameters, found, trial.state.name.lower()]))
-    done = [trial.value for trial in trials if trial.state.name == "COMPLETE"]
+        value = measured({"mean": trial.value, "sem": trial.user_attrs["sem"]}) if complete else Number()
+        rows.append((str(number), [*parameters, value, trial.state.name.lower()]))
+    done = [trial.value for trial in found if trial.state.name == "COMPLETE"]
     best = (max if search.maximise else min)(done, default=None)
-    said = f"{len(done)} of {len(trials)} trials are complete" + (f", the best {best:.6g}" if done else "")
+    said = f"{len(done)} of {len(found)} trials are complete" + (f", the best {best:.6g}" if done else "")
+    failed = [trial for trial in found if trial.state.name == "FAIL"]
+    said += f"; {len(failed)} failed, the last: {trials.why(failed[-1])}" if failed else ""
+    others = [trial for trial in trials.begun(study) if trial.state.name == "RUNNING"]
+    said += f"; {len(others)} go on in other processes" if others else ""
     return Table(f"Study {search.name}", ["trial", *keys, search.metric, "state"], rows, said)
-
-
-def this_process() -> str:
-    """'host pid start': a process that no other has been or will be, where the system tells when it started."""
-    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}"
-
-
-def is_dead(owner: str) -> bool:
-    """Whether a process, named as above, was one of this host and is gone."""
-    host, pid, start = owner.split(" ")
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return _started(int(pid)) != start
-
-
-def _started(pid: int) -> str:
-    """When a process started, by the clock of the system; 'unknown' where it does not tell."""
-    file = Path(f"/proc/{pid}/stat")
-    return file.read_text().rpartition(")")[2].split()[19] if file.exists() else "unknown"
-
-
-def _again(limit: int | None = None) -> Callable:
-    """What adds a trial with the parameters of another, which it then counts for; no more than `limit` times."""
-    optuna = import_optuna()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return optuna.storages.RetryHeartbeatStaleTrialCallback(max_retry=limit)
-
-
-def _recover(study, run_again: Callable) -> None:
-    """Ends the trials of dead processes; those that have their parameters wait to be run again."""
-    optuna = import_optuna()
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        if _OWNER in trial.user_attrs and is_dead(trial.user_attrs[_OWNER]):
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-            if _SUGGESTED in trial.user_attrs:
-                run_again(study, trial)
 
 
 class _Validation:

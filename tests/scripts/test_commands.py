@@ -9,7 +9,7 @@ import pytest
 
 from experiments import catalogue
 from experiments.harness.errors import Diverged, UserError
-from scripts import sweep
+from scripts.sweeps.processes import run_in_process
 from tests import processes
 from tests.processes import ROOT
 from tests.scripts.command import run
@@ -62,7 +62,7 @@ def test_a_worker_reports_what_its_process_says(tmp_path):
         ("--config.train.batch_size=many", UserError, "batch_size"),
     ):
         with pytest.raises(error, match=said):
-            sweep.run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path)
+            run_in_process([config, option, f"--workdir={tmp_path}"], tmp_path)
 
 
 def test_figures_and_their_numbers(runs, tmp_path):

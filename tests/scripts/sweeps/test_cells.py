@@ -10,10 +10,12 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs.intention import scaling, sine
+from experiments.harness import config_files
 from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.run_directory import config_hash, default_path
 from scripts.sweeps import cluster, space
-from scripts.sweeps.cells import Ended, cells, definitions, outcome, wait_until_free
+from scripts.sweeps.cells import cells
+from scripts.sweeps.processes import Broken, Ended, outcome, wait_until_free
 
 RATE, SEED = "optimizer.learning_rate", "train.seed"
 
@@ -67,9 +69,9 @@ def test_an_axis_that_the_cells_leave_open_multiplies_them():
     [
         (["model=cosine"], "no cell of sweep() in .* has preset=tiny,model=cosine"),
         (["modle=maml"], "unknown axis 'modle': did you mean 'model'"),
-        (["optimizer.learning_rat=1"], "did you mean 'optimizer.learning_rate'"),
-        (["optimizer.clip=1"], "unknown config key 'optimizer.clip'"),
-        (["axes.model=maml"], "unknown config key 'axes.model'"),
+        (["optimizer.learning_rat=1"], "unknown key of config.optimizer 'learning_rat': did you mean 'learning_rate'"),
+        (["optimizer.clip=1"], "unknown key of config.optimizer 'clip'"),
+        (["axes.model=maml"], "config.axes.model: says what the config is"),
         (["train.steps=20,many"], "train.steps=many"),
         (["train.steps=20.5"], "train.steps=20.5"),
         (["preset=tiny"], "preset is given twice"),
@@ -129,10 +131,11 @@ def test_points_at_random_are_the_same_each_time(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("suggest = lambda trial: 1 / 0", "suggest.*ZeroDivisionError"),
-        ("suggest = lambda trial: 3", "suggest.*TypeError"),
+        ("suggest = lambda trial: 1 / 0", "space.py:1: ZeroDivisionError"),
+        ("suggest = lambda trial: 3", "suggest.. returns a int, expected a dict"),
         ("def propose(trial): pass", "does not define suggest"),
-        ("def suggest(", "SyntaxError"),
+        ("\n\ndef suggest(", "space.py:3: SyntaxError"),
+        ("import sys\nsys.exit()", "space.py:2: SystemExit"),
     ],
 )
 def test_a_space_that_cannot_be_used_is_one_line(text, message, tmp_path):
@@ -140,7 +143,7 @@ def test_a_space_that_cannot_be_used_is_one_line(text, message, tmp_path):
     with pytest.raises(UserError, match=message):
         space.drawn(space.suggest_of(write(tmp_path, text)), 1, seed=0)
     with pytest.raises(UserError, match="no file"):
-        definitions(tmp_path / "other.py", "suggest")
+        config_files.definitions(tmp_path / "other.py", "suggest")
 
 
 @pytest.mark.parametrize("package, needing", [("optuna", "--space"), ("submitit", "--cluster")])
@@ -155,7 +158,8 @@ def test_a_package_that_is_missing_is_one_line(package, needing, tmp_path, monke
     [
         (2, "note: x\nerror: config.train.steps: no", UserError, "^config.train.steps: no$"),
         (3, "error: the loss is not finite", Diverged, "^the loss is not finite$"),
-        (-9, "", UserError, "ended with -9"),
+        (-9, "", Broken, "ended with -9"),
+        (1, "error: ValueError: no", Broken, "^ValueError: no$"),
         (-15, "", Ended, "ended with -15"),
         (143, "error: SIGTERM", Ended, "SIGTERM"),
         (130, "", Ended, "130"),

@@ -12,6 +12,7 @@ import pytest
 
 from experiments.harness.errors import UserError
 from scripts.sweeps import cluster
+from scripts.sweeps.processes import Broken, outcome
 from tests.processes import ROOT
 
 pytest.importorskip("submitit")
@@ -53,12 +54,12 @@ def test_a_job_is_requeued_so_often_and_no_more_and_tells_how_its_run_ended(monk
     job = cluster.Job(["--config=nothing.py"], requeues=2)
     assert job.checkpoint().function is job
     monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
-    assert job() == (UserError.exit_code, "the job was requeued more than 2 times")
+    assert job() == (Broken.exit_code, "the job was requeued more than 2 times")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
     code, said = job()
     assert code == UserError.exit_code and "nothing.py" in said
     with pytest.raises(UserError, match="nothing.py"):
-        cluster.outcome(code, said, Path("run"))
+        outcome(code, said, Path("run"))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 import csv
 import json
+import types
 from pathlib import Path
 
 import pytest
 from absl.testing import flagsaver
 
+from experiments.harness.errors import Diverged, UserError
 from scripts import sweep
+from scripts.sweeps import failures
+from scripts.sweeps.processes import Ended
 from tests.scripts.command import run
 
 GRID = (
@@ -79,7 +83,7 @@ def test_runs_are_moved_away_when_it_is_clear_which(runs, tmp_path):
         (["--study=s", "--space=x", "--storage=x", "--trials=1", "--metric=m", "--grid=a.b=1"], "goes with none"),
         (["--space=no.py", "--random=2"], "no file no.py"),
         (["--cluster=no.py"], "no file no.py"),
-        (["--grid=train.stepz=1"], "did you mean 'train.steps'"),
+        (["--grid=train.stepz=1"], "unknown key of config.train 'stepz': did you mean 'steps'"),
     ],
 )
 def test_flags_that_do_not_go_together_are_one_line_and_nothing_is_written(flags, message, tmp_path, capsys):
@@ -94,7 +98,7 @@ def test_flags_that_do_not_go_together_are_one_line_and_nothing_is_written(flags
 @pytest.mark.parametrize(
     "axes, key, message",
     [
-        ("preset=tiny,model=maml", "optimizer.lr", "unknown config key 'optimizer.lr'"),
+        ("preset=tiny,model=maml", "optimizer.lr", "unknown key of config.optimizer 'lr'"),
         ("preset=tiny", "optimizer.learning_rate", "a trial is one cell, not 4: give the axes that tell them apart"),
     ],
 )
@@ -107,3 +111,37 @@ def test_a_space_that_does_not_fit_is_told_before_a_study_is_made(axes, key, mes
         assert sweep.main(["sweep", f"--config=configs/intention/sine.py:{axes}", *options]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_failed_cell_is_reported_and_retried_only_when_asked(tmp_path, monkeypatch, capsys):
+    """Of three cells one diverges, one breaks and one is refused: the refused one has not begun, and is tried again."""
+    begun, now = [], {0: Diverged("the loss is not finite"), 1: ValueError("broken"), 2: UserError("--data_dir: no")}
+
+    def launched(config, path, *rest):
+        begun.append(config.train.seed)
+        if now:
+            raise now[config.train.seed]
+        return types.SimpleNamespace(content={"overrides": {"train.seed": config.train.seed}})
+
+    monkeypatch.setattr(sweep.launch, "launch", launched)
+
+    def swept(*options) -> tuple[int, list[str], str]:
+        begun.clear()
+        grid = ("--config=configs/intention/sine.py:preset=tiny,model=maml", "--grid=train.seed=0,1,2")
+        with flagsaver.flagsaver():
+            code = sweep.main(["sweep", *grid, f"--workdir={tmp_path}", *options])
+        return code, list(begun), "".join(capsys.readouterr())
+
+    assert swept()[:2] == (2, [0, 1, 2])
+    code, tried, told = swept()
+    assert (code, tried) == (2, [2]), "the exit code is that of the last cell which failed"
+    assert "train.seed=0: the loss is not finite (--retry_failed runs it again)" in told
+    assert "train.seed=1: ValueError: broken" in told
+    now[2] = Ended("SIGTERM")
+    assert swept("--dry_run")[:2] == (1, []) and swept()[:2] == (2, [2]) and swept()[1] == [2], "one that was stopped"
+    now.clear()
+    assert swept()[:2] == (1, [2]) and swept("--retry_failed")[:2] == (0, [0, 1, 2]) and swept()[:2] == (0, [0, 1, 2])
+    assert not list((tmp_path / ".failed").rglob("*.json"))
+    (tmp_path / ".failed" / "x.json").write_text("{")
+    with pytest.raises(UserError, match="x.json is damaged: remove it"):
+        failures.remembered(tmp_path, tmp_path / "x")

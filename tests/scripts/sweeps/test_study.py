@@ -12,8 +12,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import Diverged, UserError
-from scripts.sweeps import study
-from scripts.sweeps.cells import Cell, Ended
+from scripts.sweeps import study, trials
+from scripts.sweeps.cells import Cell
+from scripts.sweeps.processes import Ended
 
 optuna = pytest.importorskip("optuna")
 METRIC = "trained/loss"
@@ -83,7 +84,7 @@ def test_a_killed_study_ends_as_one_that_was_not(kill_at):
     owners = iter(range(9))
     for _ in kill_at:
         with pytest.raises(Killed):
-            optimise(search(), storage, mortal, owner=f"{study.this_process()}{next(owners)}")
+            optimise(search(), storage, mortal, owner=f"{trials.this_process()}{next(owners)}")
     resumed = optimise(search(), storage, mortal)
     assert resumed.csv() == optimise(search()).csv() and resumed.caption == optimise(search()).caption
     assert len(seen) == 12 + len(kill_at) and len(set(seen)) == 12
@@ -145,8 +146,83 @@ def test_a_failed_trial_is_recorded_and_the_study_goes_on():
     made = optimise(search(6), storage, runs)
     assert [cells[-1] for _, cells in made.rows] == ["complete", "fail", "fail", "complete", "fail", "complete"]
     assert "3 of 6 trials are complete" in made.caption
+    assert made.caption.endswith(f"; 3 failed, the last: {METRIC} is not finite")
     told = [trial.user_attrs["error"] for trial in trials_of(storage) if "error" in trial.user_attrs]
     assert told == ["config.model.x: no", "not finite at step 3", f"{METRIC} is not finite"]
+
+
+@pytest.mark.parametrize("error", [UserError("config.model.x: no"), Diverged("not finite at step 3")])
+def test_a_study_without_a_number_is_an_error_now_and_when_it_is_asked_again(error):
+    """With the exit code of its last trial, as a sweep has that of its last cell."""
+
+    def runs(cell, path, watch):
+        raise error
+
+    storage = optuna.storages.InMemoryStorage()
+    for run_with in (runs, None):
+        with pytest.raises(type(error), match=f"^--study s: all 3 trials failed; the last: {error}$"):
+            optimise(search(3), storage, run_with)
+    assert len(trials_of(storage)) == 3
+    assert len(optimise(search(4), storage).rows) == 4, "more trials may do better"
+
+
+def test_processes_that_share_a_study_draw_different_points_and_begin_no_trial_too_many():
+    """One begins while a trial of the other goes on, and ends all others but that."""
+    storage, seen = optuna.storages.InMemoryStorage(), []
+
+    def runs(cell, path, watch):
+        seen.append(path)
+        if len(seen) == 1:
+            beside = optimise(search(), storage, runs)
+            assert len(beside.rows) == 11 and beside.caption.endswith("; 1 go on in other processes")
+        return run(cell, path, watch)
+
+    assert len(optimise(search(), storage, runs).rows) == 12
+    assert len(set(seen)) == len(seen) == len(trials_of(storage)) == 12
+    assert set(seen) >= {path for path in map(Path, first_points())}, "at random they are those of one process"
+
+
+def first_points() -> list[str]:
+    """Of the trials of a study in one process, before the sampler has learnt."""
+    storage = optuna.storages.InMemoryStorage()
+    optimise(search(5), storage)
+    return [str(cell_of(suggest(optuna.trial.FixedTrial(trial.params)))[1]) for trial in trials_of(storage)]
+
+
+def test_a_trial_that_was_begun_too_late_is_none(monkeypatch):
+    """Two processes see that one trial is missing, and both begin one: the second leaves."""
+    storage, begun_here = optuna.storages.InMemoryStorage(), trials.begun_here
+
+    def seen_by_both(study, *before):
+        number = begun_here(study, *before)
+        if number == 1 and not before:
+            study.ask().set_user_attr(trials.OWNER, trials.this_process())
+        return number
+
+    monkeypatch.setattr(trials, "begun_here", seen_by_both)
+    made = optimise(search(2), storage)
+    assert [trial.state.name for trial in trials_of(storage)] == ["COMPLETE", "RUNNING", "FAIL"]
+    assert len(made.rows) == 1 and made.caption.endswith("; 1 go on in other processes")
+
+
+def test_a_trial_of_a_process_that_died_meanwhile_is_taken_over():
+    """Also by one that began before: its own last trial done, it looks again."""
+    storage, seen = optuna.storages.InMemoryStorage(), []
+
+    def runs(cell, path, watch):
+        seen.append(path)
+        if len(seen) == 1:
+            with pytest.raises(Killed):
+                optimise(search(4), storage, killed, owner=f"{trials.this_process()}0")
+        return run(cell, path, watch)
+
+    def killed(cell, path, watch):
+        seen.append(path)
+        raise Killed
+
+    made = optimise(search(4), storage, runs)
+    assert len(made.rows) == 4 and len(seen) == 5 and len(set(seen)) == 4
+    assert [row[1][-1] for row in made.rows] == ["complete"] * 4
 
 
 @pytest.mark.parametrize("maximise", [False, True])
@@ -223,10 +299,10 @@ def test_what_is_wrong_is_told_before_a_study_is_made():
 
 
 def test_who_is_dead_and_who_is_not():
-    host, pid, start = study.this_process().split(" ")
-    assert not study.is_dead(f"{host} {pid} {start}") and not study.is_dead(DEAD)
-    assert study.is_dead(f"{host} {pid} {start}0"), "another process had this number"
-    assert study.is_dead(f"{host} {2**22 + 1} {start}")
+    host, pid, start = trials.this_process().split(" ")
+    assert not trials.is_dead(f"{host} {pid} {start}") and not trials.is_dead(DEAD)
+    assert trials.is_dead(f"{host} {pid} {start}0"), "another process had this number"
+    assert trials.is_dead(f"{host} {2**22 + 1} {start}")
 
 
 @pytest.mark.parametrize("text", ["studies.log", "sqlite:///studies.db"])
