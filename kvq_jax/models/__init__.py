@@ -14,8 +14,10 @@ from typing import NamedTuple
 from flax import linen as nn
 
 from kvq_jax.models.event_processes.base import EventProcess, Forecast
+from kvq_jax.models.event_processes.cmhp import CMHP, IntentionHawkes
 from kvq_jax.models.event_processes.events import EventLogLikelihood, Events
 from kvq_jax.models.event_processes.recurrent import GRUProcess
+from kvq_jax.models.event_processes.thp import THP, THPMixture
 from kvq_jax.models.few_shot import (
     AttentionRegressor,
     IntentionRegressor,
@@ -114,7 +116,13 @@ TARGET_REGRESSORS = {
 }
 
 # In the order of tables: what most are compared with, the Transformer's, then constant memory, and ours.
-EVENT_MODELS = {"gru": Model(GRUProcess, "GRU", "event_process")}
+EVENT_MODELS = {
+    "gru": Model(GRUProcess, "GRU", "event_process"),
+    "thp": Model(THP, "THP", "event_process"),
+    "thp_mixture": Model(THPMixture, "THP, mixture", "event_process"),
+    "cmhp": Model(CMHP, "CMHP", "event_process"),
+    "intention_hawkes": Model(IntentionHawkes, "Intention Hawkes", "event_process"),
+}
 
 
 def family(name: str) -> dict[str, Model]:

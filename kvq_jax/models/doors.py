@@ -107,8 +107,8 @@ def _of_events(events: Any) -> Iterator[str]:
     fields = {f"events.{name}": value for name, value in events._asdict().items() if value is not None}
     rest = {"events.rest": fields.pop("events.rest", None)}
     yield from _of_fields(fields)
-    if not events.gap.shape:
-        yield "events.gap has shape (): expected [..., events]"
+    if not events.gap.shape or not events.gap.shape[-1]:
+        yield f"events.gap has shape {events.gap.shape}: expected [..., events], of one event at least, there or absent"
     yield from _of_fields(rest)
     if events.rest.shape != events.gap.shape[:-1]:
         yield f"events.rest {events.rest.shape} is not events.gap {events.gap.shape} without its last dimension"

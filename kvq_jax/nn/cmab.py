@@ -10,7 +10,7 @@ from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, parameter
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
-from kvq_jax.ops.streaming import Stream
+from kvq_jax.ops.streaming import Stream, prefixes
 
 
 class CMAB(Block):
@@ -32,7 +32,8 @@ class CMAB(Block):
     the new points and compares them with num_latents queries; only `read` computes the latents.
 
     `cross_op` (None: op) is the op of the first attention, `op` that of all others. An op without a stream, such as
-    sigma-Intention, can thus mix the latents of a block that streams.
+    sigma-Intention, can thus mix the latents of a block that streams. Its stream may forget: with
+    cross_op=dict(name="intention", forgetting=0.99) points come in the order of time, and only in parts.
 
     Raises ValueError for a state of an op that has none too.
     """
@@ -85,8 +86,16 @@ class CMAB(Block):
         return self._stream().update(state, key, value, mask_of_heads(mask, context))
 
     def merge(self, state: Any, other: Any) -> Any:
-        """The state of both contexts; associative and commutative."""
+        """The state of both contexts; associative; commutative too, unless the stream forgets: `other` is the later."""
         return self._stream().merge(state, other)
+
+    def prefixes(self, state: Any, context: Array, *, mask: Array | None = None) -> Any:
+        """The states after 1, 2, ..., N more points of the context [..., N, b], along a new first axis.
+
+        What causal training needs: kvq_jax.ops.streaming.prefixes. `read` takes them all at once.
+        """
+        key, value = self.layer_cross_attn.pairs(context)
+        return prefixes(self._stream(), state, key, value, mask_of_heads(mask, context))
 
     def read(self, state: Any, latents: Array) -> Array:
         """The latents L_I' [..., m, features] of all context in the state, from L_I [..., m, features]."""

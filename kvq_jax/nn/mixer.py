@@ -53,8 +53,8 @@ class Resolved(NamedTuple):
     initial: float | None = None  # the alpha it starts at
 
 
-def resolve(op: Op) -> Resolved:
-    """The operator, options and learnt alpha of an op.
+def resolve(op: Op, *, streams: bool = False) -> Resolved:
+    """The operator, options and learnt alpha of an op. With `streams` the options of its stream are options too.
 
     Raises ValueError, one line: for an unknown op, option or kind of alpha (the nearest is named), for an alpha_kind of
     an operator without alpha, and for a kind whose alpha could leave the operator's domain.
@@ -69,10 +69,13 @@ def resolve(op: Op) -> Resolved:
         rows = {row.function: (known, row) for known, row in OPERATORS.items()}
         name, operator = rows[name] if name in rows else (getattr(name, "__name__", str(name)), Operator(name))
     learns, kind = "alpha_kind" in given, given.pop("alpha_kind", None)
-    known = (*operator.options, *(("alpha_kind",) if operator.alpha else ()))
+    ours = operator.options + (operator.stream_options if streams else ())
+    known = (*ours, *(("alpha_kind",) if operator.alpha else ()))
     if learns and not operator.alpha:
         raise ValueError(f"{name} has no alpha: alpha_kind={kind!r} is for ops that have one")
     for option in given:
+        if option not in known and option in operator.stream_options:
+            raise ValueError(f"{option} is an option of the stream of {name}: only blocks that stream take it")
         if option not in known:
             raise ValueError(unknown(f"option of {name}", option, known))
     if not learns:
@@ -91,6 +94,7 @@ class Mixer(Block):
         Mixer("softmax")                                                  # the operator's defaults, nothing learnt
         Mixer(dict(name="nystroem_intention", landmarks=32))              # an option
         Mixer(dict(name="informer", alpha=0.5, alpha_kind="sigmoid"))     # a parameter that starts at 0.5
+        Mixer(dict(name="intention", forgetting=0.99))                    # of its stream: only `stream` takes it
 
     `alpha_kind` is a name of kvq_jax.nn.ALPHA_KINDS. The learnt alpha starts at `alpha`, by default the operator's own.
     Kind 'set' makes alpha a function of keys and values: one for each set and head, by one MLP.
@@ -102,7 +106,7 @@ class Mixer(Block):
     shape: Sequence[int] = ()  # of the learnt alpha; (H,) where heads are the last leading dimension
 
     def setup(self):
-        said = resolve(self.op)
+        said = resolve(self.op, streams=True)
         if said.alpha_kind is not None:
             shape = () if ALPHA_KINDS[said.alpha_kind].from_set else self.shape
             self.alpha = Alpha(said.alpha_kind, said.initial, shape)
@@ -120,7 +124,7 @@ class Mixer(Block):
 
     def stream(self, query: Array | None = None) -> Stream:
         """The op as a stream, at query [..., M, d] or, if None, at queries that come at `read`."""
-        said = resolve(self.op)
+        said = resolve(self.op, streams=True)
         make = _part(said, "stream", "streaming state")
         if query is None and inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
             raise ValueError(

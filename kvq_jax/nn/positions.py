@@ -24,3 +24,15 @@ def fourier_features(x: Array, levels: int) -> Array:
     angles = jnp.pi * (x[..., None, :] * 2.0 ** jnp.arange(levels + 1, dtype=x.dtype)[:, None])  # [..., levels + 1, d]
     waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return jnp.concatenate([x, waves.reshape(*x.shape[:-1], -1)], axis=-1)
+
+
+def sinusoids(time: Array, features: int, longest: float = 10_000.0) -> Array:
+    """sin and cos of t / longest^(2 floor(j / 2) / features), on even and odd features j (Vaswani et al. 2017, 3.5).
+
+    Of times, not of places in a sequence, in the Transformer Hawkes Process (Zuo et al. 2020, arXiv 2002.09291).
+    time [...] -> [..., features], in float32 at least.
+    """
+    time = jnp.asarray(time, jnp.promote_types(time.dtype, jnp.float32))
+    place = jnp.arange(features)
+    angles = time[..., None] / longest ** (2 * (place // 2) / features).astype(time.dtype)
+    return jnp.where(place % 2 == 0, jnp.sin(angles), jnp.cos(angles))

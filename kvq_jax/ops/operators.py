@@ -30,6 +30,11 @@ class Operator(NamedTuple):
         """Names of the function's options, without `mask`."""
         return tuple(keywords(self.function))
 
+    @property
+    def stream_options(self) -> tuple[str, ...]:
+        """Names of options that the stream has and the function has not, such as `forgetting`."""
+        return tuple(name for name in keywords(self.stream) if name not in self.options) if self.stream else ()
+
 
 def keywords(function: Callable[..., Any]) -> dict[str, Any]:
     """The keyword-only arguments of a function and their defaults, without `mask`."""
