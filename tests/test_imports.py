@@ -33,11 +33,13 @@ ALLOWED = {
     "experiments.intention": _PAPER,
     "experiments.kvq": _PAPER,
     "experiments.neural_processes": _PAPER,
+    "experiments.point_processes": _PAPER,
     "experiments.set_transformer": _PAPER,
     "experiments.catalogue": {"experiments.harness"},
     "experiments.run": {"experiments.catalogue", "experiments.harness"},
     "configs": {"configs.common", "kvq_jax"},
     "configs.neural_processes": {"configs.common", "kvq_jax"},
+    "configs.point_processes": {"configs.common", "kvq_jax"},
     "configs.kvq": {"configs.common", "configs.intention", "configs.neural_processes", "kvq_jax"},  # other models, ops
     "scripts": {"experiments", "kvq_jax", "configs"},
 }
