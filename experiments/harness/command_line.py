@@ -23,6 +23,7 @@ from kvq_jax.names import unknown  # noqa: E402
 
 _HELP, _DEBUG = {"--help", "-h"}, "--debug"
 _IDENTITY = ("name", "experiment", "axes")  # sections of a config that no flag changes
+_NUMBERS = {int: "a whole number", float: "a number"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
@@ -142,7 +143,7 @@ def _config_argument(argv: list[str]) -> str | None:
 
 
 def _check_keys(argv: list[str], config: ConfigDict) -> None:
-    """Raises ConfigError for the first --config.KEY=VALUE in argv whose key the config does not have."""
+    """Raises ConfigError for the first --config.KEY=VALUE in argv of a key that the config has not, or of no number."""
     for argument in argv:
         if not argument.startswith("--config."):
             continue
@@ -153,6 +154,18 @@ def _check_keys(argv: list[str], config: ConfigDict) -> None:
             if part not in section:
                 raise ConfigError(unknown(f"key of {where}", part, section))
             section, where = section[part], f"{where}.{part}"
+        _check_number(argument.partition("="), type(section), where)
+
+
+def _check_number(argument: tuple[str, str, str], kind: type, where: str) -> None:
+    """Raises ConfigError for --config.KEY=VALUE where the config has a number and VALUE is none."""
+    _, equals, text = argument
+    if kind not in _NUMBERS or not equals:
+        return
+    try:
+        kind(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected {_NUMBERS[kind]}, got {text!r}") from error
 
 
 def _print_help(module: ModuleType, argv: list[str]) -> None:
