@@ -8,7 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from kvq_jax import models
-from kvq_jax.fields import fields_of
+from kvq_jax.fields import knobs_of
 from kvq_jax.names import choose, unknown
 from kvq_jax.ops import OPERATORS
 
@@ -68,10 +68,11 @@ def take_form(axes: dict[str, str]) -> str:
 def section(cls: type, *given: str, **changes: Any) -> dict[str, Any]:
     """A complete section: every field of a dataclass or linen module, at its default or as `changes` say.
 
-    The fields `given` are no part of the config, since the experiment sets them. Raises ValueError for a change of an
-    unknown field, with the nearest, and for a field without a default that is not changed.
+    The fields `given` are no part of the config, since the experiment sets them; nor are those that are set from Python
+    only (kvq_jax.fields.LIBRARY). Raises ValueError for a change of an unknown field, with the nearest, and for a field
+    without a default that is not changed.
     """
-    fields = fields_of(cls)
+    fields = knobs_of(cls)
     for name in changes:
         choose(fields, name, f"field of {cls.__name__}")
     defaults = {name: _default(cls, field) for name, field in fields.items() if name not in (*changes, *given)}

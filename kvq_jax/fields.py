@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from flax import linen as nn
 
 _OF_FLAX = ("parent", "name")  # what flax.linen adds to every module
+# Metadata of a field that is set from Python only: configs, and so the hashes of their runs, do without it.
+LIBRARY = {"library": True}
 # What fields of one name have in common, where no comment stands behind the field.
 _WORDS = {
     "activate_final": "whether the last layer of an encoder has its ReLU",
@@ -20,6 +22,7 @@ _WORDS = {
     "decoder_depth": "layers of the decoder",
     "decoder_features": "widths of the layers of the decoder",
     "diagonal_depth": "layers that give the diagonal of a covariance of low rank",
+    "dtype": "of computation, such as 'bfloat16'; None: of the module around it, without one of the parameters",
     "dim_y": "number of outputs of a point",
     "drop_y": "share of the context's outputs that the loss replaces by noise",
     "embed_depth": "layers of the embedder of points",
@@ -46,6 +49,7 @@ _WORDS = {
     "num_outputs": "rows of the output",
     "op": "operator: a name, a function or dict(name=..., **options)",
     "out_features": "width of a row of the output",
+    "param_dtype": "of the parameters that init makes; None: of the module around it, without one float32",
     "permute": "whether each sample draws the targets in an order of its own",
     "projector_depth": "layers that give the factor of the covariance",
     "query_features": "widths of the layers that encode queries",
@@ -63,9 +67,22 @@ _WORDS = {
 
 
 def fields_of(cls: type) -> dict[str, dataclasses.Field]:
-    """The fields of a dataclass or linen module that its constructor takes, by name, without those of Flax itself."""
+    """The fields of a dataclass or linen module that its constructor takes, by name, without those of Flax itself.
+
+    Those set from Python only are the last.
+    """
     skipped = _OF_FLAX if issubclass(cls, nn.Module) else ()
-    return {field.name: field for field in dataclasses.fields(cls) if field.init and field.name not in skipped}
+    fields = [field for field in dataclasses.fields(cls) if field.init and field.name not in skipped]
+    return {field.name: field for field in sorted(fields, key=_of_library)}
+
+
+def knobs_of(cls: type) -> dict[str, dataclasses.Field]:
+    """As `fields_of`, of the fields that a config has."""
+    return {name: field for name, field in fields_of(cls).items() if not _of_library(field)}
+
+
+def _of_library(field: dataclasses.Field) -> bool:
+    return LIBRARY.items() <= field.metadata.items()
 
 
 class Explained:

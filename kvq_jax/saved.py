@@ -1,16 +1,17 @@
-"""Trained models in folders: model.json, which class with which fields, and variables.npz, its arrays by their path.
+"""Trained models in folders: model.json, which class with which fields, and variables.safetensors, arrays by path.
 
     model, variables = kvq_jax.load("FOLDER")
     kvq_jax.load("FOLDER").predict(context, target_x)
 
-A run of experiments.run keeps one such folder for each seed, weights/<seed>; scripts.import_weights writes one too.
+A run of experiments.run keeps one such folder for each seed, weights/<seed>; scripts.import_weights writes one too. An
+earlier state of the library wrote variables.npz, which is still read.
 """
 
 import dataclasses
+import io
 import json
 import os
 import pathlib
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kvq_jax import files
 from kvq_jax.names import choose, unknown
 
-_MODEL, _VARIABLES, _SEEDS = "model.json", "variables.npz", "weights"
+_MODEL, _VARIABLES, _EARLIER, _SEEDS = "model.json", "variables.safetensors", "variables.npz", "weights"
 _DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -35,31 +37,28 @@ class Trained(NamedTuple):
         return self.model.apply(self.variables, *arguments, **options)
 
     def astype(self, dtype: Any) -> "Trained":
-        """The model with floating-point variables of another dtype, such as jnp.bfloat16, in which it then computes.
-
-        Solves, softmax and norms stay in float32; inputs are cast by the first layers.
-        """
+        """The model with variables and computation in another dtype, such as jnp.bfloat16: see kvq_jax.nn.Block."""
         import jax
         import jax.numpy as jnp
 
         cast = lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-        return self._replace(variables=jax.tree.map(cast, self.variables))
+        return Trained(self.model.clone(dtype=dtype), jax.tree.map(cast, self.variables))
 
 
 def save(folder: str | os.PathLike, model: Any, variables: Mapping[str, Any]) -> None:
     """Writes a module of kvq_jax.models or kvq_jax.nn and its variables into `folder`, which is made if needed.
 
     Each file appears whole or not at all. Raises ValueError for a model that is of neither, a field that JSON cannot
-    hold (a function), and an array that NumPy has no type for (bfloat16); OSError where the folder cannot be written.
+    hold (a function), and an array of a dtype that safetensors has not; OSError where the folder cannot be written.
     """
     described, arrays = describe(model), dict(_flat(variables))
-    for name, array in arrays.items():
-        if array.dtype.kind == "V":
-            raise ValueError(f"{name}: NumPy's files have no {array.dtype}: save float32")
+    packed = io.BytesIO()
+    files.write_tensors(packed, arrays)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / _VARIABLES, lambda file: np.savez(file, **arrays))
-    _replace(folder / _MODEL, lambda file: file.write((json.dumps(described, indent=2) + "\n").encode()))
+    for name, content in ((_VARIABLES, packed.getbuffer()), (_MODEL, f"{json.dumps(described, indent=2)}\n".encode())):
+        with files.moved_into(folder / name) as file:
+            file.write(content)
 
 
 def load(path: str | os.PathLike, seed: int | None = None) -> Trained:
@@ -88,8 +87,10 @@ def read(folder: pathlib.Path) -> Trained:
         section = json.loads(file.read_text())
         model = _build(section)
         file = folder / _VARIABLES
-        with np.load(file) as held:
-            variables = unflatten_dict({tuple(name.split("/")): held[name] for name in held.files})
+        if not file.exists() and (folder / _EARLIER).exists():
+            file = folder / _EARLIER
+        arrays = files.read_tensors(file) if file.name == _VARIABLES else _read_numpy(file)
+        variables = unflatten_dict({tuple(name.split("/")): array for name, array in arrays.items()})
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{folder} holds no trained model: {file.name} is missing") from error
     except _DAMAGED as error:
@@ -171,13 +172,6 @@ def _flat(variables: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     return ((("/".join(path)), np.asarray(leaf)) for path, leaf in flatten_dict(variables).items())
 
 
-def _replace(path: pathlib.Path, write: Any) -> None:
-    """Writes a file beside `path` and moves it there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally:
-        pathlib.Path(name).unlink(missing_ok=True)
+def _read_numpy(path: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(path) as held:
+        return {name: held[name] for name in held.files}

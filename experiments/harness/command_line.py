@@ -22,6 +22,7 @@ from experiments.harness.errors import ConfigError, Diverged, Stopped, UserError
 from kvq_jax.names import unknown  # noqa: E402
 
 _HELP, _DEBUG, _CHANGE = {"--help", "-h"}, "--debug", "--config."
+_NUMBERS = {int: "a whole number", float: "a number"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
@@ -138,10 +139,22 @@ def _config_argument(argv: list[str]) -> str | None:
 
 
 def _check_keys(argv: list[str], config: ConfigDict) -> None:
-    """Raises ConfigError for the first --config.KEY=VALUE in argv whose key the config does not have."""
+    """Raises ConfigError for the first --config.KEY=VALUE in argv of a key that the config has not, or of no number."""
     for argument in argv:
         if argument.startswith(_CHANGE):
-            config_files.check_key(config, re.split(r"[=\[]", argument.removeprefix(_CHANGE))[0])
+            key = re.split(r"[=\[]", argument.removeprefix(_CHANGE))[0]
+            _check_number(argument.partition("="), type(config_files.check_key(config, key)), f"config.{key}")
+
+
+def _check_number(argument: tuple[str, str, str], kind: type, where: str) -> None:
+    """Raises ConfigError for --config.KEY=VALUE where the config has a number and VALUE is none."""
+    _, equals, text = argument
+    if kind not in _NUMBERS or not equals:
+        return
+    try:
+        kind(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected {_NUMBERS[kind]}, got {text!r}") from error
 
 
 def _print_help(module: ModuleType, argv: list[str]) -> None:

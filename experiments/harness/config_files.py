@@ -51,8 +51,8 @@ def config_of(module: ModuleType, axes: str) -> ConfigDict:
     return config
 
 
-def check_key(config: ConfigDict, key: str) -> None:
-    """Raises ConfigError unless the config has a key 'section.name' that a command line may change."""
+def check_key(config: ConfigDict, key: str) -> Any:
+    """The value of a key 'section.name' of the config. Raises ConfigError unless a command line may change it."""
     section, where = config, "config"
     for part in key.split("."):
         if not isinstance(section, ConfigDict):
@@ -62,6 +62,7 @@ def check_key(config: ConfigDict, key: str) -> None:
         section, where = section[part], f"{where}.{part}"
     if key.partition(".")[0] in _IDENTITY:
         raise ConfigError(f"{where}: says what the config is; its axes follow the colon of --config FILE:")
+    return section
 
 
 def check_returned(file: Path, function: str, found: Any, expected: type) -> None:

@@ -67,8 +67,9 @@ class Reporter:
                     self._tensorboard.add_scalar(name, value, step)
         if "validation_loss" in row:
             self._validation = f"  validation {row['validation_loss']:.4g}"
-        pace = f"  {speed:.3g} steps/s  {duration((self._steps - step) / speed)} left" if speed else ""
-        told = f"loss {row['loss']:.4g}{self._validation}{pace}"
+        pace = f"  {speed:.3g} steps/s" if speed else ""
+        left = f"  {duration((self._steps - step) / speed)} left" if speed and step < self._steps else ""
+        told = f"loss {row['loss']:.4g}{self._validation}{pace}{left}"
         if self._bar:
             self._bar.update(self._task, description="training", completed=step, told=told)
             return

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,11 +21,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import Diverged, UserError
+from kvq_jax.files import UNFINISHED, moved_into
 
 AFRESH = "--restart begins afresh and keeps the old folder"
 _METRICS, _ERROR = "metrics.jsonl", "error.txt"
 _LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR}
-_UNFINISHED = ".part"  # ends the names of files that are being written
 
 _NAME_LENGTH = 100  # letters of overrides in the name of a run folder
 _UNFIT = re.compile(r"[^\w.=+-]+", re.ASCII)  # letters that a folder name does without
@@ -185,7 +184,7 @@ def _locked(path: Path) -> IO[str]:
 
 def _is_unfinished(path: Path) -> bool:
     """Whether a file is one that `moved_into` was writing."""
-    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
+    return path.name.startswith(".") and path.name.endswith(UNFINISHED)
 
 
 def _step_of(line: bytes) -> float:
@@ -210,29 +209,6 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Replaces `path` by `content` in one move."""
     with moved_into(path) as file:
         file.write(content)
-
-
-class moved_into:
-    """A binary file to write to, which appears as `path` once it is complete and on the disk."""
-
-    def __init__(self, path: Path):
-        self._path = path
-
-    def __enter__(self):
-        handle, self._name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.", suffix=_UNFINISHED)
-        self._file = os.fdopen(handle, "wb")
-        return self._file
-
-    def __exit__(self, kind, value, trace):
-        try:
-            with self._file:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            if kind is None:
-                os.chmod(self._name, 0o644)
-                os.replace(self._name, self._path)
-        finally:  # a full disk, too, leaves nothing behind
-            Path(self._name).unlink(missing_ok=True)
 
 
 def _unused(path: Path) -> Path:

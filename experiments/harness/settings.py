@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
 from kvq_jax.domains import checked
-from kvq_jax.fields import fields_of
+from kvq_jax.fields import knobs_of
 from kvq_jax.names import unknown
 
 
@@ -37,7 +37,7 @@ def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> An
     Raises:
       ConfigError: an unknown or missing key, or a value that the field may not have: see kvq_jax.domains.
     """
-    fields = {name: field for name, field in fields_of(cls).items() if name not in given}
+    fields = {name: field for name, field in knobs_of(cls).items() if name not in given}
     _check_section(section, where)
     for key in section:
         if key not in fields:

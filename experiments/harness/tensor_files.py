@@ -6,7 +6,6 @@ attrdict.AttrDict of the published checkpoints, become plain dictionaries of the
 """
 
 import io
-import json
 import math
 import pickle
 import zipfile
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.harness.errors import UserError, first_line
+from kvq_jax import files
 from kvq_jax.names import unknown
 
 # A small file must not fill the memory: it may unpack to so many times its size, or to so many bytes.
@@ -66,21 +66,6 @@ def _read_numpy(path: Path) -> dict[str, np.ndarray]:
     with np.load(path) as file:
         prefix = _PREFIX if any(name.startswith(_PREFIX) for name in file) else ""
         return {name.removeprefix(prefix): file[name] for name in file if name.startswith(prefix)}
-
-
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The size of a header (8 bytes), the header (JSON: dtype, shape and place of each tensor), and the numbers."""
-    raw = path.read_bytes()
-    start = 8 + int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:start])
-    tensors = {}
-    for name in (name for name in header if name != "__metadata__"):
-        begin, end = (start + offset for offset in header[name]["data_offsets"])
-        part = memoryview(raw)[begin:end]  # no copy: any number of names may stand for the same numbers
-        tensors[name] = np.frombuffer(part, _SAFE_DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
-    if sum(tensor.nbytes for tensor in tensors.values()) > len(raw):
-        raise ValueError("its tensors overlap")
-    return tensors
 
 
 def _read_torch(path: Path) -> dict[str, np.ndarray]:
@@ -149,18 +134,6 @@ _KNOWN = {("torch", name): np.dtype(kind) for name, kind in _STORAGES.items()} |
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): lambda tensor, *rest: tensor,
 }
-_SAFE_DTYPES = dict(
-    F64=np.float64,
-    F32=np.float32,
-    F16=np.float16,
-    BF16=jnp.bfloat16,
-    I64=np.int64,
-    I32=np.int32,
-    I16=np.int16,
-    I8=np.int8,
-    U8=np.uint8,
-    BOOL=np.bool_,
-)
-_READERS = {".npz": _read_numpy, ".safetensors": _read_safetensors} | dict.fromkeys(
+_READERS = {".npz": _read_numpy, ".safetensors": files.read_tensors} | dict.fromkeys(
     (".pt", ".pth", ".tar"), _read_torch
 )

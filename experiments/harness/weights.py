@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import PyTree, Variables
 from kvq_jax import saved
+from kvq_jax.fields import knobs_of
 from kvq_jax.models import MODELS
 
 
@@ -35,17 +36,19 @@ def save(folder: Path, model: Any, variables: Variables) -> None:
 def load(folder: Path) -> Weights:
     """What `save`, or a run of one or more seeds (its first), left in a folder.
 
-    Raises UserError where it is missing or damaged, and for a model that is not one of kvq_jax.models.MODELS.
+    Experiments compute in float32, whatever dtypes the model has. Raises UserError where it is missing or damaged, and
+    for a model that is not one of kvq_jax.models.MODELS.
     """
     try:
         model, variables = saved.load(folder)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"--weights: {error}") from error
-    section = saved.describe(model)
+    section = {field: value for field, value in saved.describe(model).items() if field in knobs_of(type(model))}
     name = next((name for name, row in MODELS.items() if row.cls is type(model)), None)
     if name is None:
-        raise UserError(f"--weights: {folder} holds a {section['class']}; only models of a regression are evaluated so")
-    del section["class"]
+        raise UserError(
+            f"--weights: {folder} holds a {type(model).__name__}; only models of a regression are evaluated so"
+        )
     params = jax.device_get(variables["params"])
     digest = hashlib.sha256()
     for path, array in sorted(_flat(params).items()):

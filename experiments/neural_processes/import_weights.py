@@ -15,7 +15,7 @@ import numpy as np
 from experiments.harness import settings, weights
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import PyTree
-from kvq_jax.fields import fields_of
+from kvq_jax.fields import knobs_of
 from kvq_jax.models import MODELS, IntentionANP, IntentionCMANP, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes import cmanp, latent, lbanp, tnp
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
@@ -120,7 +120,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
     or too few, or of another shape.
     """
     renamings, cls = settings.choose(TORCH_NAMES, name, "model"), MODELS[name].cls
-    defaults = {field: given.default for field, given in fields_of(cls).items()}
+    defaults = {field: given.default for field, given in knobs_of(cls).items()}
     for field in changes:
         if field not in defaults:
             raise UserError(unknown(f"field of {name}", field, defaults))
@@ -143,7 +143,7 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
 
 def bounded(name: str) -> dict[str, Any]:
     """The fields that make the deviations of the model `name` bounded."""
-    return _BOUNDED_JOINT if "bound" in fields_of(MODELS[name].cls) else _BOUNDED
+    return _BOUNDED_JOINT if "bound" in knobs_of(MODELS[name].cls) else _BOUNDED
 
 
 def sizes(cls: type[NeuralProcess], tensors: Tensors) -> dict[str, Any]:

@@ -18,6 +18,12 @@ _COLOURS = {
     "maml": drawing.AMBER,
     "mlp": drawing.VIOLET,
 }
+# The look of what `draw_truth` draws.
+SEEN = (
+    dict(color=drawing.INK, linewidth=1.0, label="truth"),
+    dict(color=drawing.INK, linestyle="", marker="o", markersize=3.5, label="observations"),
+)
+_ORACLE = dict(color=drawing.GREY, linestyle=":", linewidth=1.2, label="oracle")
 _SHOWN = 3  # example tasks, where each has its own number of observations
 
 Arrays = Mapping[str, np.ndarray]
@@ -46,6 +52,8 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     for axis, (title, example) in zip(axes, panels):
         draw(axis, model, example)
         axis.set_title(title)
+    if draw is _draw_curve:
+        drawing.legend_below(figure, [*SEEN, *([_ORACLE] if "oracle" in arrays else [])])
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -76,9 +84,8 @@ def draw_truth(axis: Axes, example: Arrays) -> None:
     """A function of one variable: the targets as a line, and the observations."""
     order = np.argsort(example["target_x"][:, 0])
     x, y = example["target_x"][order, 0], example["target_y"][order, 0]
-    axis.plot(x, y, color=drawing.INK, linewidth=1.0, zorder=3)
-    observed = example["context_x"][:, 0], example["context_y"][:, 0]
-    axis.plot(*observed, "o", color=drawing.INK, markersize=3.5, zorder=4)
+    axis.plot(x, y, **SEEN[0], zorder=3)
+    axis.plot(example["context_x"][:, 0], example["context_y"][:, 0], **SEEN[1], zorder=4)
     margin = 1.0 + 0.5 * np.abs(y).max()
     axis.set_ylim(y.min() - margin, y.max() + margin)
 
@@ -150,7 +157,7 @@ def _draw_curve(axis: Axes, model: str, example: Arrays) -> None:
             band = 2 * example[f"{phase}/prediction_std"][order, 0]
             axis.fill_between(x, mean - band, mean + band, color=colour(model), alpha=0.15, linewidth=0)
     if "oracle" in example:
-        axis.plot(x, example["oracle"][order, 0], ":", color=drawing.GREY, linewidth=1.2)
+        axis.plot(x, example["oracle"][order, 0], **_ORACLE)
     draw_truth(axis, example)
     axis.set(xlabel="x", ylabel="y")
 

@@ -26,6 +26,7 @@ from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
 from kvq_jax.nn import MLP, Mixer, Op, fourier_features, set_mean
+from kvq_jax.nn.mlp import parameter
 
 
 class Regressor(Guarded):
@@ -85,7 +86,7 @@ class IntentionRegressor(Initialised, Regressor):
                 return mixer(query, key, value, mask=context.mask)
             weights = mixer.weights(key, value, mask=context.mask)  # [..., d, k]
             columns = jnp.swapaxes(weights, -1, -2)
-            gain = self.param("weight_gain", nn.initializers.zeros, (), jnp.float32)
+            gain = parameter(self, "weight_gain", nn.initializers.zeros, ())
             changed = MLP((*self.weight_features, columns.shape[-1]), name="weight_encoder")(columns)
             return query @ (weights + gain * jnp.swapaxes(changed, -1, -2))
 
@@ -175,7 +176,7 @@ class MAMLRegressor(Initialised, Regressor):
         context, target_x = positions(context, target_x, self.fourier_levels)
         if (steps := self.inner_steps) < 0:
             raise ValueError(f"inner_steps is at least 0, not {steps}")
-        learner = MLP((*self.features, context.y.shape[-1]), **self.inits, parent=None)
+        learner = MLP((*self.features, context.y.shape[-1]), **self.inits, **self.dtypes, parent=None)
         one_point = jnp.zeros((1, target_x.shape[-1]))
         initial = self.param("learner", lambda rng: learner.init(rng, one_point)["params"])
 

@@ -161,7 +161,7 @@ class MAMLClassifier(Block):
         if self.encoder.statistics != "transductive":
             told = f"statistics are 'transductive', not {self.encoder.statistics!r}"
             raise ValueError(f"MAML adapts by batch statistics: {told}")
-        learner = _Learner(self.encoder.clone(parent=None), context_label.shape[-1], parent=None)
+        learner = _Learner(self.encoder.clone(parent=None), context_label.shape[-1], **self.dtypes, parent=None)
         first = context_image[(0,) * (context_image.ndim - 4)]
         initial = self.param("learner", lambda rng: learner.init(rng, first)["params"])
         steps = self.inner_steps if train else self.test_steps
@@ -177,7 +177,7 @@ class MAMLClassifier(Block):
         return each_episode(context_image, context_label, target_image)
 
 
-class _Learner(nn.Module):
+class _Learner(Block):
     """What MAML adapts: an encoder and a linear layer."""
 
     encoder: nn.Module

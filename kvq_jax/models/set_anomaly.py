@@ -42,7 +42,7 @@ class SetAnomalyDetector(Block):
         former = Former(self.layer, self.num_layers, self.features, self.input_dropout, options, name="former")
         x = former(x, mask=mask, deterministic=deterministic)
         x = Linear(self.features, bias_init="zeros", name="hidden")(x)
-        x = nn.relu(nn.LayerNorm(epsilon=1e-5, name="norm")(x))
+        x = nn.relu(self.norm_layer(1e-5, "norm")(x))
         x = nn.Dropout(self.dropout, deterministic=deterministic)(x)
         logits = Linear(1, bias_init="zeros", name="logit")(x)[..., 0]
         return logits if mask is None else jnp.where(mask, logits, jnp.finfo(logits.dtype).min)

@@ -6,6 +6,7 @@ shapes do not fit. Docstrings name what else is raised.
 
 from kvq_jax.nn.adapter import as_attention_fn
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.cmab import CMAB
 from kvq_jax.nn.grid import GridAttention
 from kvq_jax.nn.heads import attend, merge_heads, split_heads

@@ -10,6 +10,7 @@ from flax import linen as nn
 from jax import Array
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block, param_dtype
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.pooling import set_mean
 
@@ -43,7 +44,7 @@ ALPHA_KINDS = {
 }
 
 
-class Alpha(nn.Module):
+class Alpha(Block):
     """The ridge alpha of an operator. Every kind starts at `initial`.
 
     - 'fixed': the number itself, without a parameter. It stays a Python number, so that 0 selects the pseudo-inverse.
@@ -80,7 +81,8 @@ class Alpha(nn.Module):
             return self.initial
         start = nn.initializers.constant(kind.inverse(self.initial))
         if not kind.from_set:
-            return kind.squash(self.param("theta", start, tuple(self.shape), jnp.float32))
+            theta = self.param("theta", start, tuple(self.shape), param_dtype(self))
+            return kind.squash(theta.astype(jnp.float32))
         if key is None or value is None:
             raise ValueError(f"alpha of kind {self.kind!r} is a function of the set: call it with key and value")
         if mask is not None and mask.ndim not in (1, key.ndim - 1):
@@ -97,5 +99,5 @@ class Alpha(nn.Module):
         last = Linear(
             math.prod(self.shape), kernel_init=nn.initializers.zeros, bias_init=lambda fan_in: start, name="out"
         )
-        theta = last(*means)
+        theta = last(*means).astype(jnp.float32)
         return theta.reshape(*theta.shape[:-1], *self.shape)

@@ -11,7 +11,7 @@ from numpyro.util import not_jax_tracer
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Block, Op
 from kvq_jax.nn.mlp import MLP
-from kvq_jax.nn.predictions import JointNormal, LowRankNormal
+from kvq_jax.nn.predictions import JointNormal, LowRankNormal, at_least_float32
 from kvq_jax.nn.transformer import TransformerEncoder
 
 BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
@@ -102,6 +102,7 @@ class CovarianceHead(Block):
         build = choose(COVARIANCES, self.covariance, "covariance")
 
         def of_outputs(rows, *width):  # [..., M, dy * width] -> [..., M dy, width]
+            rows = at_least_float32(rows)
             return rows.reshape(*rows.shape[:-2], targets.shape[-2] * self.dim_y, *width)
 
         factor = of_outputs(self.projector(self.std_encoder(targets, mask=mask)), self.rank)

@@ -2,8 +2,8 @@
 
     encoder(image [..., n, H, W, C], train) -> features [..., n, f]
 
-The n images are those of one episode; any dimensions before them. Computes in float32. All fields are plain values, so
-that a config can hold them.
+The n images are those of one episode; any dimensions before them. Computes in its dtype, float32 without one. All
+fields are plain values, so that a config can hold them.
 """
 
 import functools
@@ -16,6 +16,8 @@ from jax import Array
 
 from kvq_jax.domains import Count, Part
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
+from kvq_jax.nn.mlp import parameter
 
 
 def _of_the_episode(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> tuple[Array, Array]:
@@ -38,6 +40,7 @@ def _running(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> t
 
 
 def _moments(x: Array, axes: tuple[int, ...], there: Array | None) -> tuple[Array, Array]:
+    x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     mean = x.mean(axes, keepdims=True, where=there)
     return mean, jnp.square(x - mean).mean(axes, keepdims=True, where=there)
 
@@ -46,7 +49,7 @@ def _moments(x: Array, axes: tuple[int, ...], there: Array | None) -> tuple[Arra
 STATISTICS = {"transductive": _of_the_episode, "running": _running}
 
 
-class BatchNorm(nn.Module):
+class BatchNorm(Block):
     """Batch normalisation (Ioffe and Szegedy 2015, arXiv 1502.03167) with a choice of statistics.
 
         y = scale (x - mean) / sqrt(variance + epsilon) + bias
@@ -65,10 +68,10 @@ class BatchNorm(nn.Module):
     def __call__(self, x: Array, train: bool, mask: Array | None = None) -> Array:
         """x [..., n, H, W, C] -> the same shape. Images that mask [..., n] leaves out count in no statistics."""
         there = None if mask is None else mask[..., None, None, None]
-        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
-        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        scale = parameter(self, "scale", nn.initializers.ones, x.shape[-1:])
+        bias = parameter(self, "bias", nn.initializers.zeros, x.shape[-1:])
         mean, variance = choose(STATISTICS, self.statistics, "statistics")(self, x, train, there)
-        return (x - mean) * (scale * jax.lax.rsqrt(variance + self.epsilon)) + bias
+        return self.cast((x - mean) * (scale * jax.lax.rsqrt(variance + self.epsilon)) + bias)[0]
 
 
 def max_pool(x: Array) -> Array:
@@ -108,7 +111,7 @@ def drop_block(x: Array, key: Array, rate: float, size: int) -> Array:
     return x * kept * (kept.size / jnp.maximum(kept.sum(), 1))
 
 
-class Convolution(nn.Module):
+class Convolution(Block):
     """A convolution of size x size pixels, size odd, without bias, padded with zeros to keep the shape.
 
     With a stride s the windows lie around each s-th pixel, the first one among them: ceil(H / s) x ceil(W / s) remain.
@@ -124,7 +127,8 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """x [..., H, W, C] -> [..., H, W, features], or with a stride what is left of H and W."""
-        kernel = self.param("kernel", nn.initializers.he_normal(), (self.size, self.size, x.shape[-1], self.features))
+        shape = self.size, self.size, x.shape[-1], self.features
+        kernel, x = parameter(self, "kernel", nn.initializers.he_normal(), shape), self.cast(x)[0]
         by_windows, by_xla = (functools.partial(f, stride=self.stride) for f in (_by_windows, _by_xla))
         return jax.lax.platform_dependent(x, kernel, cpu=by_windows, default=by_xla)
 
@@ -147,7 +151,7 @@ def _by_xla(x: Array, kernel: Array, stride: int = 1) -> Array:
     return output.reshape(*x.shape[:-3], *output.shape[1:])
 
 
-class ConvEncoder(nn.Module):
+class ConvEncoder(Block):
     """Blocks of [3 x 3 convolution, batch norm, ReLU, 2 x 2 max pool], flattened: the encoder of matching networks.
 
     Vinyals et al. 2016 (arXiv 1606.04080), with four blocks of 64 filters: 1600 features of an 84 x 84 image, 64 of 28
@@ -168,7 +172,7 @@ class ConvEncoder(nn.Module):
         return x.reshape(*x.shape[:-3], -1)
 
 
-class ResNet12(nn.Module):
+class ResNet12(Block):
     """Four residual blocks of three 3 x 3 convolutions, each block followed by a 2 x 2 max pool (He et al. 2016).
 
     In each block: [convolution, batch norm] three times with LeakyReLU(0.1) between, plus a shortcut of a 1 x 1

@@ -1,17 +1,14 @@
 """An operator as a module that owns its options and its learnt alpha. Every block that mixes a set has one."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flax import linen as nn
-from flax.core import FrozenDict
 from jax import Array
 
-from kvq_jax.fields import Explained
 from kvq_jax.names import choose, unknown
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
+from kvq_jax.nn.block import Block
 from kvq_jax.ops import OPERATORS, Operator
 from kvq_jax.ops.operators import keywords
 from kvq_jax.ops.streaming import Stream
@@ -21,26 +18,6 @@ Op = str | Mapping[str, Any] | Callable[..., Array]
 
 # Domain of a learnt alpha -> its upper end; the lower end is 0.
 DOMAINS = {"positive": float("inf"), "unit": 1.0}
-
-
-class Block(nn.Module):
-    """A module whose fields may be dicts: they are frozen, so that the module can be hashed. help() explains fields."""
-
-    def __init_subclass__(cls, **options):
-        super().__init_subclass__(**options)
-        cls.__doc__ = Explained(vars(cls).get("__doc__"))
-
-    @property
-    def inits(self) -> dict[str, Any]:
-        """The initialisers of its linear layers, for a block with fields of these names."""
-        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
-
-    def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name, None)
-            if isinstance(value, Mapping):
-                object.__setattr__(self, field.name, FrozenDict(value))
-        super().__post_init__()
 
 
 class Resolved(NamedTuple):
@@ -113,12 +90,12 @@ class Mixer(Block):
 
     def __call__(self, query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
         """query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k]."""
-        said = resolve(self.op)
+        said, (query, key, value) = resolve(self.op), self.cast(query, key, value)
         return said.operator.function(query, key, value, mask=mask, **self._options(said, key, value, mask))
 
     def weights(self, key: Array, value: Array, *, mask: Array | None = None) -> Array:
         """w [..., d, k] with output = query @ w, for ops that are linear in the query: Intention and its kin."""
-        said = resolve(self.op)
+        said, (key, value) = resolve(self.op), self.cast(key, value)
         make = _part(said, "weights", "weights")
         return make(key, value, mask=mask, **self._options(said, key, value, mask))
 

@@ -12,6 +12,7 @@ from jax import Array
 from jax.nn import initializers
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block, param_dtype
 
 
 def fan_in_uniform(fan_in: int) -> initializers.Initializer:
@@ -42,12 +43,12 @@ KernelInit = str | initializers.Initializer
 BiasInit = str | Callable[[int], initializers.Initializer]
 
 
-class Linear(nn.Module):
+class Linear(Block):
     """`concatenate(inputs) @ kernel + bias`, without forming the concatenation.
 
     Each input is multiplied by its own rows of the one kernel and the products are added, so inputs broadcast against
-    each other: one vector [..., 1, a] beside M vectors [..., M, b] costs one row, not M. Computes in the dtype of its
-    parameters (float32), whatever the inputs are.
+    each other: one vector [..., 1, a] beside M vectors [..., M, b] costs one row, not M. Computes in its dtype, or
+    without one in that of its parameters, whatever the inputs are.
     """
 
     features: int
@@ -72,18 +73,18 @@ class Linear(nn.Module):
         return output + parameter(self, "bias", bias_init(ends[-1]), (self.features,))
 
 
-def parameter(module: nn.Module, name: str, init: initializers.Initializer, shape: tuple[int, ...]) -> Array:
-    """The float32 parameter `name` of a module, as `module.param` gives it.
+def parameter(module: Block, name: str, init: initializers.Initializer, shape: tuple[int, ...]) -> Array:
+    """The parameter `name` of a module, as `module.param` gives it, in the module's dtype of computation.
 
     A parameter that is there is compared with `shape`; Flax traces its initialiser for that, which was a fifth of the
     time that tracing a model takes. Raises flax.errors.ScopeParamShapeError for another shape.
     """
     if not module.has_variable("params", name):
-        return module.param(name, init, shape, jnp.float32)
+        return module.cast(module.param(name, init, shape, param_dtype(module)))[0]
     value = module.get_variable("params", name)
     if jnp.shape(value) != shape:
         raise ScopeParamShapeError(name, "/".join(module.path), jnp.shape(value), shape)
-    return value
+    return module.cast(value)[0]
 
 
 def _product(x: Array, kernel: Array) -> Array:
@@ -91,7 +92,7 @@ def _product(x: Array, kernel: Array) -> Array:
     return (x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ kernel).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
-class MLP(nn.Module):
+class MLP(Block):
     """Linear layers of the given widths with an activation between them; several inputs are taken as one concatenation.
 
     The initial biases matter more to Intention than to anything else in KVQ space. With zero biases (the default of

@@ -83,5 +83,5 @@ class Former(Block):
             layer = build(**self.options, name=f"layer_{index}")
             x = layer(x, mask=mask, deterministic=deterministic)
         if self.num_layers and layer.norm == "pre":
-            x = nn.LayerNorm(epsilon=layer.epsilon, name="norm")(x)
+            x = self.norm_layer(layer.epsilon, "norm")(x)
         return x

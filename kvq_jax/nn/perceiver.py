@@ -92,7 +92,7 @@ class GEGLU(Block):
         return linear(x.shape[-1], name="net_2")(value * gate * (0.5 * (1 + lax.erf(gate * math.sqrt(0.5)))))
 
 
-class PreNormAttention(nn.Module):
+class PreNormAttention(Block):
     """f(x', LN(c)) + x' with x' = LN(x), or f(x', x') + x' without a context, where f is a PerceiverAttention.
 
     The residual of the released code starts from the normalised input x'. residual='input' is the usual pre-norm, + x.
@@ -106,9 +106,9 @@ class PreNormAttention(nn.Module):
 
     def setup(self):
         self.fn = self.attention()
-        self.norm = nn.LayerNorm(epsilon=self.epsilon)
+        self.norm = self.norm_layer(self.epsilon)
         if self.cross:
-            self.norm_context = nn.LayerNorm(epsilon=self.epsilon)
+            self.norm_context = self.norm_layer(self.epsilon)
 
     def __call__(self, x: Array, context: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., M, features], context [..., N, b] if `cross`, mask as an op's -> [..., M, features]."""
@@ -132,7 +132,7 @@ class PreNormAttention(nn.Module):
         return choose(PRENORM_RESIDUALS, self.residual, "residual")(x, normed)
 
 
-class PreNormGEGLU(nn.Module):
+class PreNormGEGLU(Block):
     """f(x') + x' with x' = LN(x), where f is a GEGLU; residual='input': + x."""
 
     feed_forward: Any = GEGLU  # () -> GEGLU
@@ -141,7 +141,7 @@ class PreNormGEGLU(nn.Module):
 
     def setup(self):
         self.fn = self.feed_forward()
-        self.norm = nn.LayerNorm(epsilon=self.epsilon)
+        self.norm = self.norm_layer(self.epsilon)
 
     def __call__(self, x: Array) -> Array:
         """x [..., features] -> [..., features]."""

@@ -5,6 +5,11 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 
+def at_least_float32(x: jax.Array) -> jax.Array:
+    """What a density is made of: in fewer digits log-probabilities of many points would say nothing."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 class _WithStddev:
     @property
     def stddev(self) -> jax.Array:

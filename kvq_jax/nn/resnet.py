@@ -7,13 +7,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array, image
 
+from kvq_jax.nn.block import Block
+
 # Name -> blocks of each stage.
 RESNETS = {"ResNet-18": (2, 2, 2, 2), "ResNet-34": (3, 4, 6, 3)}
 # The colours of ImageNet, of 0 to 1: what published weights expect an image to be normalised by.
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class BasicBlock(nn.Module):
+class BasicBlock(Block):
     """relu(BN(conv(relu(BN(conv(x))))) + shortcut(x)), with 3x3 convolutions, the first of which strides.
 
     The shortcut is the identity, or BN(conv 1x1) where the shape changes (option B of the paper).
@@ -25,15 +27,15 @@ class BasicBlock(nn.Module):
     @nn.compact
     def __call__(self, x: Array, *, train: bool = False) -> Array:
         """x [B, H, W, c] -> [B, ceil(H / stride), ceil(W / stride), features]."""
-        norm = _norm(train)
-        y = nn.relu(norm(name="bn1")(_conv(self.features, 3, self.stride, name="conv1")(x)))
-        y = norm(name="bn2")(_conv(self.features, 3, name="conv2")(y))
+        norm, conv = _norm(train, **self.for_flax), functools.partial(_conv, self.features, **self.for_flax)
+        y = nn.relu(norm(name="bn1")(conv(3, self.stride, name="conv1")(x)))
+        y = norm(name="bn2")(conv(3, name="conv2")(y))
         if self.stride != 1 or x.shape[-1] != self.features:
-            x = norm(name="downsample_bn")(_conv(self.features, 1, self.stride, name="downsample_conv")(x))
+            x = norm(name="downsample_bn")(conv(1, self.stride, name="downsample_conv")(x))
         return nn.relu(x + y)
 
 
-class ResNet(nn.Module):
+class ResNet(Block):
     """A 7x7 convolution and a 3x3 maximum, each of stride 2, stages of basic blocks, and the mean over all pixels.
 
     Stage s = 0, 1, ... has blocks[s] blocks of width 2^s width. All stages but the first halve the image. The default
@@ -49,14 +51,15 @@ class ResNet(nn.Module):
     @nn.compact
     def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array | None]:
         """images [B, H, W, 3], normalised -> (features [B, 2^(stages - 1) width], logits [B, classes] or None)."""
-        x = nn.relu(_norm(train)(name="bn1")(_conv(self.width, 7, 2, name="conv1")(images)))
+        x = _conv(self.width, 7, 2, name="conv1", **self.for_flax)(images)
+        x = nn.relu(_norm(train, **self.for_flax)(name="bn1")(x))
         x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
         for stage, blocks in enumerate(self.blocks):
             for index in range(blocks):
                 stride = 2 if stage and not index else 1
                 x = BasicBlock(self.width << stage, stride, name=f"layer{stage + 1}_{index}")(x, train=train)
         features = x.mean((-3, -2))
-        return features, nn.Dense(self.classes, name="fc")(features) if self.classes else None
+        return features, nn.Dense(self.classes, name="fc", **self.for_flax)(features) if self.classes else None
 
 
 def imagenet_input(images: Array, size: int = 224) -> Array:
@@ -71,5 +74,5 @@ def _conv(features: int, size: int, stride: int = 1, **options) -> nn.Conv:
     return nn.Conv(features, (size, size), stride, size // 2, use_bias=False, kernel_init=init, **options)
 
 
-def _norm(train: bool) -> functools.partial:
-    return functools.partial(nn.BatchNorm, use_running_average=not train, momentum=0.9, epsilon=1e-5)
+def _norm(train: bool, **options) -> functools.partial:
+    return functools.partial(nn.BatchNorm, use_running_average=not train, momentum=0.9, epsilon=1e-5, **options)

@@ -92,11 +92,11 @@ class MAB(SetBlock):
 
     def setup(self):
         linear = functools.partial(Linear, self.dim, use_bias=self.use_bias, **self.inits)
-        layer_norm = functools.partial(nn.LayerNorm, epsilon=1e-5) if self.layer_norm else lambda: _same
+        norm = functools.partial(self.norm_layer, 1e-5) if self.layer_norm else lambda: _same
         self.query, self.key, self.value = linear(), linear(), linear()
         self.mixer = Mixer(self.op, (self.num_heads,))
         self.out = linear() if self.use_output else _same
-        self.norm_heads, self.norm_rff = layer_norm(), layer_norm()
+        self.norm_heads, self.norm_rff = norm(), norm()
         self.row_wise = self.rff("rff")
 
     def __call__(self, x: Array, y: Array, values: Array | None = None, *, mask: Array | None = None) -> Array:

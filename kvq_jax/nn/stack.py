@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from flax import linen as nn
+
+from kvq_jax.nn.block import Block
 
 
-def traced_once(layers: Sequence[nn.Module], **static: Any) -> Callable[..., Any]:
+def traced_once(layers: Sequence[Block], **static: Any) -> Callable[..., Any]:
     """A function (layer, *args, **options) -> layer(*args, **options, **static) for `layers` with equal fields.
 
     Python runs the first layer only: tracing and lowering a stack take the time of one layer, and the program is the
@@ -16,6 +17,6 @@ def traced_once(layers: Sequence[nn.Module], **static: Any) -> Callable[..., Any
     """
     if not layers or layers[0].is_initializing():
         return lambda layer, *args, **options: layer(*args, **options, **static)
-    alone = layers[0].clone(parent=None, name=None)
+    alone = layers[0].clone(parent=None, name=None, **layers[0].dtypes)
     run = jax.jit(lambda variables, args, options: alone.apply(variables, *args, **options, **static))
     return lambda layer, *args, **options: run(layer.variables, args, options)

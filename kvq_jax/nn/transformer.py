@@ -61,10 +61,9 @@ class ResidualLayer(Block):
         """x [..., N, d], mask [..., N] or [..., N, N], True = take part -> [..., N, d]. `options` go to `mix`."""
         add = choose(NORMS, self.norm, "norm")
         drop = nn.Dropout(self.dropout, deterministic=deterministic)
-        layer_norm = functools.partial(nn.LayerNorm, epsilon=self.epsilon)
         feed_forward = MLP((self.hidden, x.shape[-1]), self.activation, **self.inits, name="feed_forward")
-        x = add(x, lambda x: drop(self.mix(x, mask, **options)), layer_norm(name="norm_mix"))
-        return add(x, lambda x: drop(feed_forward(x)), layer_norm(name="norm_feed_forward"))
+        x = add(x, lambda x: drop(self.mix(x, mask, **options)), self.norm_layer(self.epsilon, "norm_mix"))
+        return add(x, lambda x: drop(feed_forward(x)), self.norm_layer(self.epsilon, "norm_feed_forward"))
 
 
 class TransformerLayer(ResidualLayer):

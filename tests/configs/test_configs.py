@@ -22,7 +22,7 @@ from experiments.harness.settings import build, check_sections
 from experiments.harness.size_classes import choose_classes
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
-from kvq_jax.fields import fields_of
+from kvq_jax.fields import knobs_of
 from kvq_jax.models import (
     CLASSIFIERS,
     IMAGE_SET_DETECTORS,
@@ -95,13 +95,13 @@ def test_what_is_stored_is_complete(module, preset):
     """Every field of every class that a config describes is a key, and so a flag."""
     for _, config in cells_of(module, preset):
         if "model" in config:
-            fields = fields_of(class_of(config)).keys()
+            fields = knobs_of(class_of(config)).keys()
             fields -= {"encoder", "layer"}.difference(config.model)  # set by some experiments
             assert set(config.model) - {"form"} == {"name", *fields}
         for name, section in config.get("models", {}).items():
-            assert set(section) == {"name", *fields_of(MODELS[name].cls)}
+            assert set(section) == {"name", *knobs_of(MODELS[name].cls)}
         if "encoder" in config:
-            assert set(config.encoder) == {"name", *fields_of(ENCODERS[config.encoder.name])}
+            assert set(config.encoder) == {"name", *knobs_of(ENCODERS[config.encoder.name])}
 
 
 def compared_strings(module) -> set:

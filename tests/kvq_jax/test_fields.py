@@ -6,8 +6,8 @@ import pydoc
 import pytest
 
 from kvq_jax import models
-from kvq_jax.fields import explanations, fields_of
-from kvq_jax.nn.mixer import Block
+from kvq_jax.fields import explanations, fields_of, knobs_of
+from kvq_jax.nn import Block
 
 CLASSES = {
     row.cls
@@ -34,4 +34,12 @@ def test_comments_behind_fields_are_read_where_they_stand():
 def test_a_class_without_source_has_the_words_of_its_names():
     names = {"Block": Block, "__name__": "typed"}
     exec("class Typed(Block):\n    'One.'\n    num_heads: int = 3  # unseen\n    own: int = 1", names)
-    assert inspect.getdoc(names["Typed"]) == "One.\n\nFields:\n\n    num_heads = 3: heads of attention\n    own = 1: "
+    said = inspect.getdoc(names["Typed"])
+    assert said.startswith(
+        "One.\n\nFields:\n\n    num_heads = 3: heads of attention\n    own = 1: \n    dtype = None: "
+    )
+
+
+def test_dtypes_are_set_from_python_only():
+    for cls in CLASSES:
+        assert set(fields_of(cls)) - set(knobs_of(cls)) == {"dtype", "param_dtype"}, cls

@@ -30,8 +30,7 @@ def figure6(results: Sequence[Result], folder: Path) -> Path:
         drawn.draw_truth(axis, next(iter(examples.values())))
         axis.set(title=f"{count} observations", xlabel="x")
     axes[0][0].set_ylabel("y")
-    seen = dict(color=drawing.INK, marker="o", markersize=3.5, linestyle="", label="observations")
-    _legend(figure, chosen, dict(color=drawing.INK, linewidth=1.0, label="truth"), seen)
+    _legend(figure, chosen, *drawn.SEEN)
     figure.suptitle(_heading("Sine regression", chosen))
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
     columns = ["model", "phase", "observations", "x", "y", "prediction"]

@@ -14,7 +14,7 @@ CONFIGS = tables.CONFIGS
 _LABELS = {"memory": "temporary memory, MiB", "time": "milliseconds"}
 _COLUMNS = ["panel", "model", "what", "points", "MiB or ms", "device peak, MiB"]
 _PALETTE = (drawing.AMBER, drawing.VIOLET, drawing.BLUE, drawing.RED, drawing.GREEN, drawing.GREY, drawing.INK)
-_MARKERS = "os^Dv"  # of lines that lie on each other
+_MARKERS = "os^Dv"  # of lines that lie on each other, the later the smaller
 
 
 class Panel(NamedTuple):
@@ -35,7 +35,7 @@ _FIGURE8 = (
     Panel((("query",),), "query of {fixed} targets", "context points"),
 )
 # Number of a figure -> what was measured for it, width of a panel in inches, panels.
-_FIGURES = {3: ("context", 3.6, _FIGURE3), 8: ("update", 4.2, _FIGURE8)}
+_FIGURES = {3: ("context", 4.0, _FIGURE3), 8: ("update", 4.2, _FIGURE8)}
 
 
 def of_paper(results: Sequence[Result], folder: Path, number: int) -> Path:
@@ -67,11 +67,11 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
                 how = f", {names[0]}" if index else ""
                 found = {size: _largest(run, names, model, size) for size in section["sizes"]}
                 known = {size: value for size, value in found.items() if value is not None}
-                look = dict(color=colours[model], markersize=4, label=MODELS[model].label + how)
+                place = tables.models_of(run).index(model)
+                look = dict(color=colours[model], label=MODELS[model].label + how, linestyle="--" if index else "-")
                 look |= dict(
-                    marker=_MARKERS[tables.models_of(run).index(model) % len(_MARKERS)],
-                    linestyle="--" if index else "-",
-                )
+                    marker=_MARKERS[place % len(_MARKERS)], markersize=max(8 - len(axis.lines), 4)
+                )  # all are seen
                 axis.plot(list(known), list(known.values()), **look)
                 for size, value in known.items():
                     peak = run.metrics.get(f"device_peak/{names[-1]}/{model}@{size}")  # not every device has one

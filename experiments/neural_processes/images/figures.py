@@ -65,10 +65,9 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
     axes[0].set_ylabel("log-likelihood per target pixel")
     handles = [Line2D([], [], **look) for look in looks.values()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3 * len(places), fontsize=7)
-    preset = next(iter(cells.values())).preset
-    figure.suptitle(
-        f"Likelihood by observed pixels ({drawing.EFFORTS[preset]}); broken: all targets jointly", fontsize=9.5
-    )
+    effort = drawing.EFFORTS[next(iter(cells.values())).preset]
+    joint = "; broken: all targets jointly" * any(kind(model) == "joint" for model in looks)
+    figure.suptitle(f"Likelihood by observed pixels ({effort}){joint}", fontsize=9.5)
     return drawing.save(figure, folder / "figure7.png", ["data", "part", "model", "pixels", "likelihood", "sem"], rows)
 
 

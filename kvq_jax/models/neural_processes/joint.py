@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from flax import linen as nn
-
 from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.torch_names import Renaming, encoder_names, mlp_names
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.covariance_head import CovarianceHead
 
 # Of a head that the model calls `head`.
@@ -15,7 +14,7 @@ HEAD_NAMES: tuple[Renaming, ...] = (
 )
 
 
-class JointHead(nn.Module):
+class JointHead(Block):
     """The head and its own fields, for a model that has the sizes and the op of a transformer."""
 
     likelihood = "joint"

@@ -18,6 +18,7 @@ from kvq_jax.models.neural_processes.encoder_decoder import Attentive, Streamed,
 from kvq_jax.models.points import Points
 from kvq_jax.names import choose
 from kvq_jax.nn import Op
+from kvq_jax.nn.predictions import at_least_float32
 
 TORCH_NAMES = renamings(denc="encoder", lenc="pooling", dec="decoder")
 
@@ -82,7 +83,7 @@ class NP(Streamed):
 
     def z_given(self, summary: jax.Array) -> dist.Distribution:
         """The distribution of z [..., latent], from what the pooling gives, [..., 1, 2 latent]."""
-        mean, raw = jnp.split(summary[..., 0, :], 2, axis=-1)
+        mean, raw = jnp.split(at_least_float32(summary[..., 0, :]), 2, axis=-1)
         return predictive.factorised(mean, self.latent_floor + (1 - self.latent_floor) * jax.nn.sigmoid(raw))
 
     def _mixture(self, representation, summary, target_x, noise) -> dist.Distribution:

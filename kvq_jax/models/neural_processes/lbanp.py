@@ -21,6 +21,7 @@ from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
 from kvq_jax.models.points import Points
 from kvq_jax.models.torch_names import mlp_names
 from kvq_jax.nn import MLP, Op
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.perceiver import PerceiverBlock
 from kvq_jax.nn.stack import traced_once
@@ -53,7 +54,7 @@ class LevelProcess(NeuralProcess):
         mlp = functools.partial(MLP, kernel_init="fan_in_uniform")
         self.embedder, self.query_embedder = (mlp((self.features,) * self.embed_depth) for _ in range(2))
         self.decoder = [PerceiverBlock(cross=True, **self.sizes()) for _ in range(self.num_layers)]
-        self.norm = nn.LayerNorm(epsilon=EPSILON)
+        self.norm = self.norm_layer(EPSILON)
         self.predictor = mlp((self.hidden, 2 * self.dim_y))
 
     def sizes(self) -> dict:
@@ -137,7 +138,7 @@ class EQTNP(LevelProcess):
         return [(level, context.mask) for level in levels]
 
 
-class LatentLayer(nn.Module):
+class LatentLayer(Block):
     """L' = SelfAttention(CrossAttention(L, D)), each with its GEGLU: a layer of LBANP's encoder (Section 3.1)."""
 
     block: Callable[..., PerceiverBlock]

@@ -6,7 +6,7 @@ Three kinds, all of numpyro, for targets [..., M] with dy outputs each:
     mixture     of K factorised ones          batch [..., M], event [dy]: mixed in each point, never jointly
     joint       a multivariate normal         batch [...],    event [M dy], index = target * dy + output
 
-All have a `stddev` beside numpyro's `mean` and `variance`.
+Their numbers are float32 at least. All have a `stddev` beside numpyro's `mean` and `variance`.
 
 They validate their arguments where these are known. While a program is traced they are not, and numpyro, which can then
 raise nothing, would compile the parts of each check one by one.
@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from numpyro.util import not_jax_tracer
 
 from kvq_jax.names import choose
-from kvq_jax.nn.predictions import FactorisedNormal, Mixture
+from kvq_jax.nn.predictions import FactorisedNormal, Mixture, at_least_float32
 
 # Name -> (raw, floor) -> standard deviation. Published: softplus over 0.1 for CNP to BANP; for TNP to CMANP exp, or
 # softplus over 0.05 where it is bounded.
@@ -31,8 +31,11 @@ STD_MAPS = {
 
 
 def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.Array]:
-    """raw [..., 2 dy] -> mean and standard deviation [..., dy]. Raises ValueError for an unknown std_map."""
-    mean, raw_std = jnp.split(raw, 2, axis=-1)
+    """raw [..., 2 dy] -> mean and standard deviation [..., dy], float32 at least.
+
+    Raises ValueError for an unknown std_map.
+    """
+    mean, raw_std = jnp.split(at_least_float32(raw), 2, axis=-1)
     return mean, choose(STD_MAPS, std_map, "std_map")(raw_std, floor)
 
 

@@ -20,7 +20,7 @@ def shown(done, **options):
 
 
 def test_plain_lines():
-    assert shown(0).splitlines() == ["compiling", "step 20/20  loss 0.25  validation 0.5  8 steps/s  0 s left"]
+    assert shown(0).splitlines() == ["compiling", "step 20/20  loss 0.25  validation 0.5  8 steps/s"]
     assert shown(20) == ""
 
 
