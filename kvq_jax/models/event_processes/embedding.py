@@ -3,10 +3,10 @@
 from flax import linen as nn
 from jax import Array
 
-from kvq_jax.nn import Linear
+from kvq_jax.nn import Block, Linear
 
 
-class MarkEmbedding(nn.Module):
+class MarkEmbedding(Block):
     """A vector for each mark, as the Transformer Hawkes Process has it; with use_gap, plus a linear map of the log gap.
 
     There the gap is only in the difference of two encoded times.

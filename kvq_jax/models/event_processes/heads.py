@@ -8,14 +8,14 @@ from flax import linen as nn
 from jax import Array, lax
 
 from kvq_jax.models.event_processes.base import Forecast
-from kvq_jax.nn import Linear
+from kvq_jax.nn import Block, Linear
 from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.waiting_times import LogNormalMixture, SoftplusIntensity
 
 LOG_SCALES = (-5.0, 3.0)  # of a component, in units of log_std
 
 
-class MixtureHead(nn.Module):
+class MixtureHead(Block):
     """log gap = log_mean + log_std x, with x a mixture of normals (Shchur et al. 2020, arXiv 1909.12127, Section 3.2).
 
     Linear maps of the history give its parameters, and the logits of the mark, which does not depend on the gap. Log
@@ -37,7 +37,7 @@ class MixtureHead(nn.Module):
         return Forecast(LogNormalMixture(jax.nn.log_softmax(weight), loc, scale), logits)
 
 
-class IntensityHead(nn.Module):
+class IntensityHead(Block):
     """lambda_k = softplus_k(w_k h + b_k + alpha_k (t - t_j) / (t_j + 1)) (Zuo et al. 2020, arXiv 2002.09291).
 
     Times are in units of time_scale. The 1 is the released code's, which has one alpha and one beta for all marks;

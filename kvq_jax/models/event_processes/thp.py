@@ -16,7 +16,7 @@ from kvq_jax.models.event_processes.events import Events
 from kvq_jax.models.event_processes.heads import IntensityHead, MixtureHead
 from kvq_jax.names import choose
 from kvq_jax.nn import Op, TransformerLayer
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.positions import sinusoids
 from kvq_jax.nn.waiting_times import SoftplusIntensity

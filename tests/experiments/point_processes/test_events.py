@@ -151,7 +151,11 @@ def test_figures_are_drawn_from_results_without_the_data_themselves(results, tmp
         (lambda config: config.data.update(unit="fortnights"), ConfigError, "unknown config.data.unit 'fortnights'"),
         (lambda config: config.data.update(name="mook"), ConfigError, "did you mean 'mooc'"),
         (lambda config: config.data.update(least_gap=0.0), ConfigError, "config.data.least_gap: .* above 0"),
-        (lambda config: setattr(config, "data", None), ConfigError, "config.task and config.data: expected one of them"),
+        (
+            lambda config: setattr(config, "data", None),
+            ConfigError,
+            "config.task and config.data: expected one of them",
+        ),
         (lambda config: config.data.update(name="stackoverflow"), DataError, "no file stackoverflow.npz"),
         (lambda config: config.evaluation.update(curve_points=0), ConfigError, "config.evaluation.curve_points"),
     ],
