@@ -129,7 +129,7 @@ def test_one_pass_is_event_by_event_is_chunks(name, dtype, tolerance):
 
 @pytest.mark.parametrize("name", ["gru", "thp"])
 def test_the_first_simulated_gap_has_the_law_of_the_prediction(name):
-    """By Kolmogorov and Smirnov, given that it comes; marks at their frequencies; what comes after the end is absent."""
+    """By Kolmogorov and Smirnov, given that it comes; marks at their frequencies; absent is all after the end."""
     model, batch = narrow(name), 3000
     variables = drawn(model)
 
