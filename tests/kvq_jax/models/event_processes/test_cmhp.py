@@ -67,9 +67,7 @@ def test_prefixes_of_a_block_are_its_states():
 def test_what_is_far_in_the_past_counts_by_its_age():
     """Of a block that forgets, the state after n events holds sum_i l^(n-i) k_i k_i'; an absent event ages nobody."""
     block, context, latents = CMAB(**SMALL, cross_op=FADING), draw(1, 6, 6, seed=3), draw(3, 6, seed=1)
-    variables = start(
-        CMAB(**SMALL, cross_op=FADING | {"forgetting": 1.0}).clone(cross_op="intention"), latents, context
-    )
+    variables = start(block.clone(cross_op="intention"), latents, context)
     mask = np.array([[1, 1, 1, 0, 1, 1]], bool)
 
     def states(block, context, mask):
@@ -97,7 +95,9 @@ def test_forgetting_is_of_streams_alone():
     with refused(match="forgetting is an option of the stream of intention"):
         jax.eval_shape(lambda: MultiHead(2, 3, FADING).init(jax.random.key(0), context, context, context))
     with refused(match="unknown option of softmax 'forgetting'"):
-        jax.eval_shape(lambda: narrow("cmhp", op=FADING | {"name": "softmax"}).init(jax.random.key(0), events()))
+        jax.eval_shape(
+            lambda: narrow("cmhp", op=dict(name="softmax", forgetting=0.9)).init(jax.random.key(0), events())
+        )
     with refused(match="unknown option of intention 'forgeting': did you mean 'forgetting'"):
         narrowed = narrow("intention_hawkes", cross_op=dict(name="intention", forgeting=0.9))
         jax.eval_shape(lambda: narrowed.init(jax.random.key(0), events()))

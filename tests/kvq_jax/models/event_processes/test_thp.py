@@ -14,7 +14,7 @@ KEY = jax.random.key(0)
 
 
 def test_a_constant_intensity_has_the_likelihood_of_a_poisson_process():
-    """softplus(b_k) / time_scale is the rate r_k of mark k: the sum of log r_k over events, minus sum r_k times time."""
+    """softplus(b_k) / time_scale is the rate r_k of mark k: sum of log r_k over events, minus sum r_k times time."""
     model = narrow("thp")
     head = drawn(model)["params"]["head"]
     zero = jax.tree.map(jnp.zeros_like, head)
