@@ -39,7 +39,7 @@ def events(dtype=jnp.float32, absent=0.0):
     gap, mark = rng.exponential(2.0, (2, LENGTH)), rng.integers(0, MARKS, (2, LENGTH))
     mask = np.ones((2, LENGTH), bool)
     mask[1, THERE:] = False
-    gap[~mask], mark[~mask] = absent, -7 if np.isnan(absent) else 0
+    gap[~mask], mark[~mask] = absent, -7 if np.isnan(absent) else 1
     return Events(
         jnp.asarray(gap, dtype), jnp.asarray(mark, jnp.int32), jnp.asarray(mask), jnp.asarray([0.7, 1.9], dtype)
     )
