@@ -27,6 +27,8 @@ from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
 Row = tuple[Any, Any, Any, Any]  # times, marks or None, start or None, end or None
+# What damaged files raise; zipfile a RuntimeError where a damaged head asks for a later version, or for a password.
+_DAMAGE = (ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class Sequences(NamedTuple):
@@ -54,7 +56,7 @@ def read(path: Path, by_item: bool = False) -> Sequences:
     raw = read_bytes(path)
     try:
         return _checked(_FORMATS[suffix](raw, by_item), path)
-    except (ValueError, KeyError, TypeError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path}: damaged {suffix} file of event sequences: {_told(error)}") from error
 
 
