@@ -15,7 +15,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
 Row = tuple[Any, Any, Any, Any]  # times, marks or None, start or None, end or None
+# What damaged files raise; zipfile a RuntimeError where a damaged head asks for a later version, or for a password.
+_DAMAGE = (ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class Sequences(NamedTuple):
@@ -54,9 +56,8 @@ def read(path: Path, by_item: bool = False) -> Sequences:
     raw = read_bytes(path)
     try:
         return _checked(_FORMATS[suffix](raw, by_item), path)
-    except (ValueError, KeyError, TypeError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
-        missing = "no " if isinstance(error, KeyError) else ""
-        raise DataError(f"{path}: damaged {suffix} file of event sequences: {missing}{first_line(error)}") from error
+    except _DAMAGE as error:
+        raise DataError(f"{path}: damaged {suffix} file of event sequences: {_told(error)}") from error
 
 
 def joined(parts: Iterable[Sequences]) -> Sequences:
@@ -77,7 +78,7 @@ def _npz(raw: bytes, by_item: bool) -> Sequences:
     offsets = offsets.astype(np.int64)
     if offsets[0] != 0 or offsets[-1] != len(times) or (np.diff(offsets) < 0).any():
         raise ValueError(f"offsets do not run from 0 to the {len(times)} times")
-    ends = (0.0, float(arrays["t_max"])) if "t_max" in arrays else (np.nan, np.nan)
+    ends = (0.0, _finite(arrays["t_max"])) if "t_max" in arrays else (np.nan, np.nan)
     start, end = (np.full(len(offsets) - 1, value) for value in ends)
     marks = _integers(arrays["marks"]) if "marks" in arrays else np.zeros(len(times), int)
     return Sequences(times, marks, offsets, start, end, _number(marks))
@@ -94,10 +95,10 @@ def _json(raw: bytes, by_item: bool) -> Sequences:
     if isinstance(content, dict) and "sequences" in content:
         rows = content["sequences"]
         said = [content["num_marks"]] if "num_marks" in content else []
-        return _of_rows([(row["arrival_times"], *map(row.get, ("marks", "t_start", "t_end"))) for row in rows], said)
+        return _of_rows(rows, lambda row: (row["arrival_times"], *map(row.get, ("marks", "t_start", "t_end"))), said)
     rows = content if isinstance(content, list) else [content]
     said = {row["dim_process"] for row in rows if "dim_process" in row}
-    return _of_rows([(row["time_since_start"], row["type_event"], None, None) for row in rows], said)
+    return _of_rows(rows, lambda row: (row["time_since_start"], row["type_event"], None, None), said)
 
 
 def _csv(raw: bytes, by_item: bool) -> Sequences:
@@ -119,16 +120,17 @@ def _csv(raw: bytes, by_item: bool) -> Sequences:
 _FORMATS = {".npz": _npz, ".json": _json, ".csv": _csv}
 
 
-def _of_rows(rows: list[Row], said: Iterable[int]) -> Sequences:
-    """Sequences of JSON. `said` are the numbers of marks that the file tells, if it does."""
+def _of_rows(rows: list[dict], parts: Callable[[dict], Row], said: Iterable[int]) -> Sequences:
+    """Sequences of JSON, each of the parts of a row. `said`: the numbers of marks that the file tells, if it does."""
     times, marks, ends = [], [], []
-    for number, (time, mark, *bounds) in enumerate(rows):
+    for number, row in enumerate(rows):
         try:
+            time, mark, *bounds = parts(row)
             times.append(np.asarray(time, float))
             marks.append(np.zeros(len(time), int) if mark is None else _integers(mark))
-            ends.append([np.nan if bound is None else float(bound) for bound in bounds])
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"sequence {number}: {first_line(error)}") from error
+            ends.append([np.nan if bound is None else _finite(bound) for bound in bounds])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"sequence {number}: {_told(error)}") from error
         if times[-1].ndim != 1 or marks[-1].shape != times[-1].shape:
             shapes = list(times[-1].shape), list(marks[-1].shape)
             raise ValueError(f"sequence {number}: times {shapes[0]} with marks {shapes[1]}")
@@ -163,7 +165,6 @@ def _checked(found: Sequences, path: Path) -> Sequences:
     )
     bounded = ~np.isnan(found.start) & ~np.isnan(found.end)
     refuse((counts == 0) & ~bounded, every, lambda i: "no events, and no start and end of observation")
-    refuse(np.isinf(found.start) | np.isinf(found.end), every, lambda i: "its start or end is infinite")
     refuse(bounded & (found.start > found.end), every, lambda i: f"ends at {found.end[i]}, before its start")
     full = np.flatnonzero(counts)  # comparisons with NaN are False
     first, last = times[found.offsets[full]], times[found.offsets[full + 1] - 1]
@@ -183,6 +184,17 @@ def _integers(values: Any) -> np.ndarray:
     if wrong.any() or abs(given.astype(float)).max() >= 2**31:
         raise ValueError(f"{given[wrong][0] if wrong.any() else given.max()} where a 32-bit integer belongs")
     return given.astype(np.int64)
+
+
+def _finite(bound: Any) -> float:
+    """When observation begins or ends."""
+    if not np.isfinite(float(bound)):
+        raise ValueError(f"observation that begins or ends at {float(bound)}")
+    return float(bound)
+
+
+def _told(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else first_line(error)
 
 
 def _number(marks: np.ndarray) -> int:

@@ -62,7 +62,9 @@ class EventSets(NamedTuple):
       classes: the length classes, chosen for 'train'.
       num_marks: number of kinds of events.
       statistics: of the gaps of 'train'.
-      facts: JSON values for result.json: data, unit, marks, sequences and events of each split, and what was changed.
+      facts: JSON values for result.json: the quoted name, unit and number of marks; sequences and events of each split;
+        the shares of sequences whose first event is their start, that end at their last event, and that were cut,
+        and of gaps raised to the least; how many sequences were left out, as nothing of them is observed; the waste.
     """
 
     data: dict[str, tuple[Events, ...]]

@@ -1,7 +1,7 @@
 """Length classes: a few static shapes for sequences of many lengths, so that a step computes for the events there are.
 
 Each sequence lies in the class of the fewest slots that hold it. A batch is of one class, which is drawn in proportion
-to its sequences, so that each sequence is as likely as any other.
+to its training sequences, so that each of them is as likely as any other. Validation takes the same classes as often.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ class LengthClasses(NamedTuple):
 
     Attributes:
       classes: slots of each class, increasing.
-      counts: sequences in each, at least one.
+      counts: training sequences in each, at least one.
       elements: of all these sequences together.
     """
 
@@ -55,7 +55,7 @@ class LengthClasses(NamedTuple):
 
         def of_class(stacked):
             number = jax.random.randint(key, (), 0, len(jax.tree.leaves(stacked)[0]))
-            return jax.tree.map(lambda leaf: leaf[number], stacked)
+            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[number], stacked)
 
         return tuple(map(of_class, data))
 

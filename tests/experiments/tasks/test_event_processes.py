@@ -228,18 +228,20 @@ def test_a_hawkes_process_has_as_many_events_as_it_should():
     assert abs(found.mean() - expected) < 3 * found.std() / np.sqrt(len(found))
 
 
-def test_long_sequences_keep_the_likelihood_in_float32():
-    """1024 events of the processes with a memory, against the same numbers in float64."""
-    for kind in ("self_correcting", "marks"):
-        process = dataclasses.replace(KINDS[kind], max_events=1024, horizon=1e6)
-        events = jax.jit(process.sample)(jax.random.key(3))
-        assert int(number(events)) == 1024 and float(events.rest) == 0
-        single = jax.device_get(jax.jit(process.log_likelihood)(events))
-        with jax.enable_x64(True):
-            exact = events._replace(gap=np.asarray(events.gap, float), rest=np.float64(0))
-            double = jax.device_get(jax.jit(process.log_likelihood)(exact))
-        np.testing.assert_allclose(single.time, double.time, rtol=2e-4, atol=2e-4)
-        np.testing.assert_allclose(single.total, double.total, atol=0.02)
+@pytest.mark.parametrize("name", ["self_correcting", "hawkes"])
+def test_long_sequences_keep_the_likelihood_in_float32(name):
+    """Of processes with a memory: all residuals of sequences that end by number, and the same numbers in float64."""
+    process = dataclasses.replace(KINDS[name], max_events=1024, horizon=1e6)
+    told = lambda events: (process.log_likelihood(events), process.compensator(events))
+    events = jax.jit(jax.vmap(process.sample))(jax.random.split(jax.random.key(3), 32))
+    assert events.mask.all() and not events.rest.any()
+    single, compensator = jax.device_get(jax.jit(jax.vmap(told))(events))
+    assert scipy.stats.kstest(compensator.ravel(), "expon").pvalue > 0.01
+    with jax.enable_x64(True):
+        exact = events._replace(gap=np.asarray(events.gap, float), rest=np.zeros(32))
+        double, _ = jax.device_get(jax.jit(jax.vmap(told))(exact))
+    np.testing.assert_allclose(single.time, double.time, rtol=2e-4, atol=2e-4)
+    np.testing.assert_allclose(single.total, double.total, atol=0.02)
 
 
 def test_no_gap_is_zero():
