@@ -35,18 +35,18 @@ PROCESSES = {
     "multivariate": dict(
         name="hawkes",
         base=(0.04,) * 5,
-        branching=(tuple(tuple(0.6 if (i - j) % 5 == 1 else 0.05 for j in range(5)) for i in range(5)),),
+        branching=(tuple(tuple(0.6 if (j - i) % 5 == 1 else 0.05 for j in range(5)) for i in range(5)),),
         decay=(2.0,),
     ),
 }
-# Unit of time, the least gap in it, and the longest sequence.
+# Unit of time, the least gap in it (a second, or as times are written), and the longest sequence.
 RECORDED = {
-    "stackoverflow": ("days", 1e-5, 256),
-    "mooc": ("hours", 1e-4, 256),
-    "wikipedia": ("hours", 1e-4, 512),
-    "reddit": ("hours", 1e-4, 512),
-    "book_order": ("seconds", 1e-3, 512),
-    "yelp": ("days", 1e-4, 512),
+    "stackoverflow": ("days", 1 / 86_400, 256),
+    "mooc": ("hours", 1 / 3600, 256),
+    "wikipedia": ("hours", 1 / 3600, 256),
+    "reddit": ("hours", 1 / 3600, 256),
+    "book_order": ("seconds", 1e-3, 256),
+    "yelp": ("days", 1 / 86_400, 256),
 }
 _GIVEN = ("num_marks", "time_scale", "log_mean", "log_std")  # of the model, by the data
 
@@ -59,7 +59,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         name="point_processes/events",
         experiment="point_processes.events",
         axes=axes,
-        task=PROCESSES[data] | dict(max_events=64, horizon=100.0) if data in PROCESSES else None,
+        task=PROCESSES[data] | dict(max_events=64, horizon=50.0) if data in PROCESSES else None,
         data=_recorded(data) if data in RECORDED else None,
         model=common.model(axes["model"], *_GIVEN, table=EVENT_MODELS),
         optimizer=common.optimizer("adam", 1e-4),
