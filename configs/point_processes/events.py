@@ -16,7 +16,8 @@ times in config.data.unit, split at random by sequence, 60 : 20 : 20. The paper 
 
 The CMANP paper prints no sizes, steps or rates for these tables. `paper` has those of the nearest released protocol
 (Bae et al. 2023): width 64, two layers, 8 components, Adam at 1e-4, batches of 16, and the weights of the best
-validation loss; 128 latents are those of CMANP. `quick` has fewer steps at a higher rate, and 8 latents.
+validation loss; 128 latents are those of CMANP, and thp has the sizes of its own released code. `quick` has fewer steps
+at a higher rate, and 8 latents.
 """
 
 from ml_collections import ConfigDict
@@ -77,7 +78,12 @@ def _recorded(data: str) -> dict:
 
 
 _ALL_RECORDED = "|".join(RECORDED)
-AXES = {f"data={_ALL_RECORDED}": {"train": dict(size_classes=6)}}
+AXES = {
+    "model=thp_mixture|cmhp|intention_hawkes|gru": {"model?": dict(num_layers=2, components=8)},
+    "model=thp_mixture": {"model": dict(num_heads=1, head_features=64, hidden=64)},
+    "model=thp,data=wikipedia|reddit": {"model": dict(by_mark=False)},  # of thousands of marks
+    f"data={_ALL_RECORDED}": {"train": dict(size_classes=6)},
+}
 EDITS = {
     "preset=quick": {
         "model?": dict(num_latents=8, num_block_latents=8),

@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from experiments.harness.programs import Program
 from kvq_jax.models.event_processes.events import Events
+from kvq_jax.models.event_processes.thp import THPMixture
 
 UNIT_GAPS = dict(time_scale=1.0, log_mean=0.0, log_std=1.0)  # of gaps of one unit, about
 
@@ -26,9 +27,9 @@ def variables_of(model: nn.Module) -> Any:
 
 
 def state_of(model: nn.Module, events: int) -> Any:
-    """Shapes of the state of so many events, for a model whose state grows of room for one more."""
-    init = functools.partial(model.apply, capacity=events + 1, method="init_state")
-    return jax.eval_shape(init, variables_of(model))
+    """Shapes of the state of so many events: where it grows with them, with room for one more."""
+    room = dict(capacity=events + 1) if isinstance(model, THPMixture) else {}
+    return jax.eval_shape(functools.partial(model.apply, method="init_state", **room), variables_of(model))
 
 
 def serving(model: nn.Module, events: int) -> Program:
