@@ -78,7 +78,8 @@ class CMAB(Block):
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
-        return self._stream().init(self.head_features, self.head_features, batch=(*batch, self.num_heads))
+        batch = (*batch, self.num_heads)
+        return self._stream().init(self.head_features, self.head_features, batch=batch, dtype=self.latents.dtype)
 
     def update(self, state: Any, context: Array, *, mask: Array | None = None) -> Any:
         """The state after more of the context [..., N, b], of which mask [..., N] takes part."""

@@ -11,7 +11,7 @@ from kvq_jax.nn import Block
 
 CLASSES = {
     row.cls
-    for table in ("MODELS", "CLASSIFIERS", "WEIGHT_REGRESSORS", "TARGET_REGRESSORS", "SET_NETWORKS")
+    for table in ("MODELS", "CLASSIFIERS", "WEIGHT_REGRESSORS", "TARGET_REGRESSORS", "SET_NETWORKS", "EVENT_MODELS")
     for row in getattr(models, table).values()
 } | {models.SetAnomalyDetector}
 

@@ -83,7 +83,7 @@ class THPMixture(EventProcess):
     num_heads: Count = 4
     head_features: Count = 16
     hidden: Count = 128
-    dropout: Part = 0.1
+    dropout: Part = 0.1  # of the layers' residual branches
     op: Op = "softmax"
     use_gap: bool = False  # whether the embedding of an event also holds its log gap
     components: Count = 16  # of the mixture

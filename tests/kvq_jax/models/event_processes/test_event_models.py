@@ -12,7 +12,6 @@ import kvq_jax
 from kvq_jax.models import EVENT_MODELS, Events
 from tests.kvq_jax.models.event_processes.drawing import LENGTH, MARKS, THERE, drawn, events, narrow, second
 
-SINGLE, DOUBLE = (jnp.float32, 1e-5), (jnp.float64, 1e-12)
 GAPS = (0.05, 0.8, 6.0)
 
 
@@ -22,18 +21,9 @@ def told(forecast):
     return jnp.concatenate([jnp.stack(times, -1), forecast.mark_logits(jnp.asarray(GAPS[1]))], -1)
 
 
-def judge(model, variables, events):
-    """Everything that one pass over a sequence says; the forecasts' own terms of its likelihood are `terms`."""
-    parts = model.apply(variables, events, method="log_likelihood")
-    forecast = model.apply(variables, events)
-    gaps = jnp.concatenate([events.gap, events.rest[..., None]], -1)
-    terms = forecast.time.log_prob(gaps), forecast.mark_logits(gaps), forecast.time.log_survival(events.rest[..., None])
-    return parts, told(forecast), model.apply(variables, events, method="loss"), terms
-
-
 @pytest.fixture(scope="module")
 def judged():
-    """Of a model's name: its variables, and `judge` with the gradient of log p of the second sequence."""
+    """Of a model's name: a model of one layer, its variables, and a program of what one pass over sequences says."""
 
     @functools.cache
     def of(name):
@@ -41,42 +31,45 @@ def judged():
         model = model.clone(num_layers=1) if hasattr(model, "num_layers") else model
 
         def run(variables, events):
-            found = judge(model, variables, events)
-            return found[0].total[1], found
+            forecast, gaps = model.apply(variables, events), jnp.concatenate([events.gap, events.rest[..., None]], -1)
+            survival = forecast.time.log_survival(events.rest[..., None])
+            terms = forecast.time.log_prob(gaps), forecast.mark_logits(gaps), survival
+            return model.apply(variables, events, method="log_likelihood"), told(forecast), terms
 
-        program = jax.jit(jax.value_and_grad(run, has_aux=True))
-        return drawn(model, jnp.float64), program, jax.jit(functools.partial(judge, model))
+        return model, drawn(model, jnp.float64), jax.jit(run)
 
     return of
 
 
 @pytest.mark.parametrize("name", EVENT_MODELS)
 def test_an_absent_event_is_no_event(x64, judged, name):
-    """The second sequence in a batch, behind which stands NaN, is that sequence alone; no gradient sees the NaN."""
-    variables, run, run_alone = judged(name)
+    """The second sequence in a batch, behind which stands NaN, is that sequence alone, and no gradient sees the NaN.
+
+    The loss is minus the sum of all parts by the number of events there are.
+    """
+    model, variables, run = judged(name)
     whole = events(jnp.float64, absent=np.nan)
-    (total, (parts, said, loss, _)), gradient = run(variables, whole)
-    alone, said_alone, loss_alone, _ = run_alone(variables, second(whole))
+    parts, _, _ = run(variables, whole)
+    alone = jax.jit(lambda v, e: model.apply(v, e, method="log_likelihood"))(variables, second(whole))
     np.testing.assert_allclose(parts.total[1], alone.total, rtol=1e-12)
     np.testing.assert_allclose(parts.time[1, :THERE], alone.time, rtol=1e-11)
     np.testing.assert_allclose(parts.mark[1, :THERE], alone.mark, rtol=1e-11)
     assert (parts.time[1, THERE:] == 0).all() and (parts.mark[1, THERE:] == 0).all() and (parts.time[0] != 0).all()
     np.testing.assert_allclose(parts.rest[1], alone.rest, rtol=1e-11)
-    np.testing.assert_allclose(said[1, : THERE + 1], said_alone, rtol=1e-10, atol=1e-10)
+
+    slope = jax.jit(jax.value_and_grad(lambda v, e: model.apply(v, e, method="loss")))
+    (loss, gradient), (_, gradient_other) = slope(variables, whole), slope(variables, events(jnp.float64, absent=3.0))
     np.testing.assert_allclose(loss, -parts.total.sum() / (LENGTH + THERE), rtol=1e-12)
-    np.testing.assert_allclose(loss_alone, -total / THERE, rtol=1e-12)
-    _, gradient_other = run(variables, events(jnp.float64, absent=3.0))
     jax.tree.map(np.testing.assert_array_equal, gradient, gradient_other)
     assert all(np.isfinite(leaf).all() and np.any(leaf) for leaf in jax.tree.leaves(gradient))  # everything is used
 
 
 @pytest.mark.parametrize("name", EVENT_MODELS)
 def test_no_forecast_knows_what_comes_after_it(x64, judged, name):
-    variables, run, _ = judged(name)
+    _, variables, run = judged(name)
     whole, changed = events(jnp.float64), 3
     other = whole._replace(gap=whole.gap.at[:, changed].mul(1.7), mark=(whole.mark.at[:, changed].add(1)) % MARKS)
-    (_, (parts, said, *_)), _ = run(variables, whole)
-    (_, (parts_other, said_other, *_)), _ = run(variables, other)
+    (parts, said, _), (parts_other, said_other, _) = run(variables, whole), run(variables, other)
     np.testing.assert_array_equal(said[:, : changed + 1], said_other[:, : changed + 1])
     assert (np.abs(said - said_other)[0, changed + 1 :].max(-1) > 1e-6).all()  # and all after it know
     np.testing.assert_array_equal(parts.time[:, :changed], parts_other.time[:, :changed])
@@ -85,48 +78,66 @@ def test_no_forecast_knows_what_comes_after_it(x64, judged, name):
 @pytest.mark.parametrize("name", EVENT_MODELS)
 def test_the_likelihood_is_what_forecasts_say(x64, judged, name):
     """log p(gap) + log p(mark | gap), and nothing in the rest."""
-    variables, run, _ = judged(name)
+    _, variables, run = judged(name)
     whole = events(jnp.float64)
-    (_, (parts, _, _, (time, marks, rest))), _ = run(variables, whole)
+    parts, _, (time, marks, rest) = run(variables, whole)
     np.testing.assert_allclose(parts.time[0], time[0, :LENGTH], rtol=1e-10)
     np.testing.assert_allclose(parts.mark[0], marks[0, jnp.arange(LENGTH), whole.mark[0]], rtol=1e-10)
     np.testing.assert_allclose(parts.rest, [rest[0, LENGTH], rest[1, THERE]], rtol=1e-10)
     np.testing.assert_allclose(np.exp(marks).sum(-1), 1, rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [SINGLE, DOUBLE], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", EVENT_MODELS)
-def test_one_pass_is_event_by_event_is_chunks(name, dtype, tolerance):
-    with jax.enable_x64(dtype == jnp.float64):
-        model = narrow(name)
-        variants = [model] + ([model.clone(chunk=3)] if hasattr(model, "chunk") else [])
+def test_one_pass_is_event_by_event_is_chunks(x64, name):
+    """To 1e-12; and after all, what a chunk and a chunk gave."""
+    model = narrow(name)
+    variables, of = drawn(model, jnp.float64), events(jnp.float64)
+    whole, each, state = jax.jit(served(model))(variables, of)
+    same = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+    same(whole[0], each[0])
+    same(whole[1, : THERE + 1], each[1, : THERE + 1])
+    same(each[1, THERE + 1 :], each[1, [THERE] * (LENGTH - THERE)])
 
-        @jax.jit
-        def served(variables, events):
-            apply = functools.partial(model.apply, variables)
+    @jax.jit
+    def in_chunks(variables, events):
+        state = model.apply(variables, (2,), method="init_state")
+        for part in (slice(0, 3), slice(3, LENGTH)):
+            chunk = Events(*(array[:, part] for array in events[:3]), events.rest)
+            state = model.apply(variables, state, chunk, method="update_many")
+        return state
 
-            def step(state, event):
-                state = apply(state, *event, method="update")
-                return state, told(apply(state, method="predict"))
+    jax.tree.map(same, in_chunks(variables, of), state)
+    if hasattr(model, "chunk"):
+        chunked = jax.jit(lambda v, e: told(model.clone(chunk=3).apply(v, e)))(variables, of)
+        same(chunked[0], whole[0])
+        same(chunked[1, : THERE + 1], whole[1, : THERE + 1])
 
-            state = apply((2,), method="init_state")
-            start = told(apply(state, method="predict"))
-            rows = tuple(jnp.moveaxis(array, -1, 0) for array in events[:3])
-            _, each = jax.lax.scan(step, state, rows)
-            for part in (slice(0, 3), slice(3, LENGTH)):
-                chunk = Events(*(array[:, part] for array in events[:3]), events.rest)
-                state = apply(state, chunk, method="update_many")
-            passes = [told(variant.apply(variables, events)) for variant in variants]
-            each = jnp.concatenate([start[:, None], jnp.moveaxis(each, 0, 1)], 1)
-            return passes, each, told(apply(state, method="predict"))
 
-        passes, each, chunks = served(drawn(model, dtype), events(dtype))
-        assert each.dtype == dtype
-        for whole in passes:
-            np.testing.assert_allclose(whole[0], each[0], rtol=tolerance, atol=tolerance)
-            np.testing.assert_allclose(whole[1, : THERE + 1], each[1, : THERE + 1], rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(each[1, THERE + 1 :], each[1, [THERE] * (LENGTH - THERE)], rtol=tolerance)
-        np.testing.assert_allclose(chunks, each[:, -1], rtol=tolerance, atol=tolerance)
+@pytest.mark.parametrize("name", EVENT_MODELS)
+def test_in_float32_too(name):
+    model = narrow(name)
+    model = model.clone(num_layers=1) if hasattr(model, "num_layers") else model
+    whole, each, _ = jax.jit(served(model))(drawn(model), events())
+    assert whole.dtype == each.dtype == jnp.float32
+    np.testing.assert_allclose(whole[0], each[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(whole[1, : THERE + 1], each[1, : THERE + 1], rtol=1e-5, atol=1e-5)
+
+
+def served(model):
+    """(variables, events) -> what one pass says, what a state says after each event, and the last state."""
+
+    def run(variables, events):
+        def step(state, event):
+            state = model.apply(variables, state, *event, method="update")
+            return state, state
+
+        empty = model.apply(variables, (2,), method="init_state")
+        last, after = jax.lax.scan(step, empty, tuple(jnp.moveaxis(array, -1, 0) for array in events[:3]))
+        states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), empty, after)
+        each = jax.vmap(lambda state: told(model.apply(variables, state, method="predict")), out_axes=1)(states)
+        return told(model.apply(variables, events)), each, last
+
+    return run
 
 
 @pytest.mark.parametrize("name", ["gru", "thp"])
@@ -187,7 +198,7 @@ def test_events_that_do_not_fit_are_one_line(name):
         spoilt = spoil(events())
         for method in ("__call__", "loss", "log_likelihood"):
             with pytest.raises(ValueError) as raised:
-                model.apply({}, spoilt, method=method)
+                jax.eval_shape(lambda: model.init(jax.random.key(0), spoilt, method=method))  # noqa: B023
             assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
     gap, mark, mask, _ = events()
     for event, message in [
@@ -196,5 +207,5 @@ def test_events_that_do_not_fit_are_one_line(name):
         ((gap[:, 0], mark[:, 0], mask), "gap and mark and mask differ in shape"),
     ]:
         with pytest.raises(ValueError) as raised:
-            model.apply({}, None, *event, method="update")
+            jax.eval_shape(lambda: model.init(jax.random.key(0), None, *event, method="update"))  # noqa: B023
         assert str(raised.value).startswith(message)
