@@ -120,9 +120,11 @@ class IntentionHawkes(CMHP):
     """CMHP whose blocks read the events by Intention that forgets: streaming recursive least squares. Ours.
 
     An event that n others have followed counts forgetting^n. Every read solves a system of head_features equations for
-    each head and block, so that heads are narrow; latents are few, as every event is followed by a read in training.
+    each head and block, so that there is one block of narrow heads; latents are few, as in training a read follows
+    every event.
     """
 
+    num_layers: Depth = 1
     features: Count = 32
     num_latents: Count = 8
     num_block_latents: Count = 8

@@ -85,19 +85,20 @@ def test_never_is_what_the_density_does_not_integrate_to(lines):
 LAWS = {"mixture": mixture} | {name: lambda lines=lines: of_lines(lines) for name, lines in LINES.items()}
 
 
+@jax.jit
+def found(law):
+    """The derivative of the cdf; levels, and the cdf at their quantiles; mass and first moment of the density."""
+    slope = jax.vmap(jax.grad(lambda time: law.cdf(time)))(jnp.asarray(TIMES))
+    levels = jnp.linspace(0.01, 0.95, 7) * (1 - law.never)
+    logs = jnp.linspace(-14, 14, 4001)  # of times: the trapezoid rule converges fast there
+    weights = (logs[1] - logs[0]) * jnp.exp(law.log_prob(jnp.exp(logs)) + logs)
+    moments = jnp.stack([(weights * jnp.exp(power * logs)).sum() for power in (0, 1)])
+    return slope, levels, law.cdf(law.quantile(levels)), moments
+
+
 @pytest.mark.parametrize("make", LAWS.values(), ids=LAWS)
 def test_density_survival_quantiles_and_mean_are_of_one_law(make):
     law = make()
-
-    @jax.jit
-    def found(law):
-        slope = jax.vmap(jax.grad(lambda time: law.cdf(time)))(jnp.asarray(TIMES))
-        levels = jnp.linspace(0.01, 0.95, 7) * (1 - law.never)
-        logs = jnp.linspace(-14, 14, 4001)  # of times: the trapezoid rule converges fast there
-        weights = (logs[1] - logs[0]) * jnp.exp(law.log_prob(jnp.exp(logs)) + logs)
-        moments = jnp.stack([(weights * jnp.exp(power * logs)).sum() for power in (0, 1)])
-        return slope, levels, law.cdf(law.quantile(levels)), moments
-
     slope, levels, reached, (mass, first) = found(law)
     np.testing.assert_allclose(slope, jnp.exp(law.log_prob(TIMES)), rtol=1e-6, atol=1e-15)
     np.testing.assert_allclose(law.log_survival(TIMES[:3]), jnp.log1p(-law.cdf(TIMES[:3])), rtol=1e-6, atol=1e-15)
