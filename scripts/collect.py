@@ -1,7 +1,9 @@
 """Copies finished runs into the results that are kept: python -m scripts.collect --preset quick
 
-Checkpoints and weights are left out, and so is what is not ours: images of data sets (arrays of bytes among the
-examples), and arrays that the experiment names as data.
+Checkpoints are left out, and so is what is not ours: images of data sets (arrays of bytes among the examples), and
+arrays that the experiment names as data. With --weights those of each run's first seed are released, in
+RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a card that has the numbers of this seed
+and the command that computes them again.
 """
 
 import io
@@ -16,10 +18,12 @@ from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
 from experiments.harness.run_directory import write_bytes
+from scripts.reports import card
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
 _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a result of the same run folder is replaced")
 _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
+_WEIGHTS = flags.DEFINE_bool("weights", False, "also release the weights of these runs, each with a card")
 
 
 def _collect(argv: list[str]) -> None:
@@ -34,6 +38,8 @@ def _collect(argv: list[str]) -> None:
         for name, content in files.items():
             write_bytes(place / name, content)
         print(place)
+        if _WEIGHTS.value:
+            print(card.release(result, Path(_RESULTS.value) / "weights") or f"{result.folder} keeps no weights")
 
 
 def _copies(result: Result) -> dict[str, bytes]:

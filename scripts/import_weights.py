@@ -18,7 +18,7 @@ from absl import flags
 from experiments.harness import command_line, weights
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
-from experiments.neural_processes.import_weights import TORCH_NAMES, bounded, import_weights, parse_changes
+from experiments.neural_processes.import_weights import TORCH_NAMES, UNTOLD, bounded, import_weights, parse_changes
 
 _MODEL = flags.DEFINE_string("model", None, f"one of {', '.join(TORCH_NAMES)}")
 _WEIGHTS = flags.DEFINE_string("weights", None, "file of the published tensors: .npz, .pt, .pth or .tar")
@@ -40,6 +40,9 @@ def _import(argv: list[str]) -> None:
     known = {field: value for field, value in made.model.items() if field not in made.assumed}
     for said, fields in (("known", known), ("assumed, as published (--set changes it)", made.assumed)):
         print(f"{said}: {', '.join(f'{field}={value}' for field, value in fields.items())}")
+    for field in (field for field in UNTOLD if field in made.assumed):
+        value = made.assumed[field]
+        print(f"warning: no tensor tells {field}: {value} is assumed ({UNTOLD[field]}): --set {field}=N")
     if not bounded(_MODEL.value).items() <= made.model.items():
         hint = " ".join(f"--set {field}={value}" for field, value in bounded(_MODEL.value).items())
         print(f"if its deviations were bounded in training (EMNIST): {hint}")

@@ -37,6 +37,11 @@ _PREFIX = "module."  # of all names in a file that torch.nn.DataParallel saved
 # How a model is told that its deviations are bounded, as published for EMNIST: no tensor says so.
 _BOUNDED = {"std_map": "softplus", "std_floor": 0.05}
 _BOUNDED_JOINT = {"bound": True}
+# Fields that change what a model computes and that no shape of a tensor tells -> why not.
+UNTOLD = {
+    "num_heads": "projections are as wide with any number of heads",
+    "block_size": "the paper's; the released code never sets one",
+}
 
 
 def _rows(name: str) -> Size:
@@ -142,8 +147,11 @@ def import_weights(name: str, tensors: Tensors, changes: Mapping[str, Any]) -> I
 
 
 def bounded(name: str) -> dict[str, Any]:
-    """The fields that make the deviations of the model `name` bounded."""
-    return _BOUNDED_JOINT if "bound" in knobs_of(MODELS[name].cls) else _BOUNDED
+    """The fields that make the deviations of the model `name` bounded; none of CNP to BANP: they have a floor."""
+    cls = MODELS[name].cls
+    if issubclass(cls, EncoderDecoder):
+        return {}
+    return _BOUNDED_JOINT if "bound" in knobs_of(cls) else _BOUNDED
 
 
 def sizes(cls: type[NeuralProcess], tensors: Tensors) -> dict[str, Any]:

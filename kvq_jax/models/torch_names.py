@@ -25,7 +25,8 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
       expected: the model's own tree of parameters, or of their shapes (jax.eval_shape of init).
 
     Raises:
-      ValueError: it names each tensor without a place, each parameter with none or two, and each shape that differs.
+      ValueError: it names each tensor without a place, each parameter with none or two, and each shape that differs, in
+        the order of axes of the file.
     """
     wanted = {"/".join(path): tuple(leaf.shape) for path, leaf in flatten_dict(expected).items()}
     found, problems = {}, []
@@ -41,7 +42,9 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
             elif path in found:
                 problems.append(f"{name}: {path} is given twice")
             elif part.shape != wanted[path]:
-                problems.append(f"{name}: shape {part.shape} where {path} has {wanted[path]}")
+                own = _in_their_order(path, wanted[path])
+                expected = (len(paths) * own[0], *own[1:])
+                problems.append(f"{name}: shape {tensor.shape} where {path} takes {expected}")
             found[path] = part
     problems += [f"{path}: no tensor" for path in wanted if path not in found]
     if problems:
@@ -70,6 +73,11 @@ def mlp_names(theirs: str, ours: str, first: int = 0, depth: int = 8) -> list[Re
     `ours` may refer to groups of `theirs`.
     """
     return [(rf"{theirs}\.{first + 2 * index}", f"{ours}/layer_{index}") for index in range(depth)]
+
+
+def _in_their_order(path: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the tensor that a parameter is made of, in the order of axes of the published file."""
+    return (shape[-1], shape[-2], *shape[:-2]) if path.endswith("/kernel") else shape
 
 
 def _paths(name: str, ndim: int, renamings: Sequence[Renaming]) -> list[str] | None:

@@ -1,6 +1,7 @@
 """Trained models in folders: what is written is read again, by the library alone, and damage is one line."""
 
 import functools
+import io
 import json
 import os
 import re
@@ -155,3 +156,14 @@ def test_what_no_one_could_load_is_not_written(tmp_path):
         with pytest.raises(ValueError, match=told):
             kvq_jax.save(tmp_path / "own", model, variables)
         assert not (tmp_path / "own").exists()
+
+
+def test_the_bytes_of_safetensors():
+    """As the format's documentation has them: a size, a header that ends at a multiple of eight bytes, the numbers."""
+    file = io.BytesIO()
+    files.write_tensors(file, {"a/b": np.array([[1.0, 2.0]], np.float32), "c": np.array(True)})
+    header = b'{"a/b": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]}, '
+    header += b'"c": {"dtype": "BOOL", "shape": [], "data_offsets": [8, 9]}}'
+    size = len(header) + -len(header) % 8
+    numbers = b"\x00\x00\x80\x3f\x00\x00\x00\x40\x01"
+    assert file.getvalue() == bytes([size]) + bytes(7) + header.ljust(size) + numbers

@@ -2,11 +2,14 @@
 
 import csv
 import json
+import shlex
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import kvq_jax
 from experiments import catalogue
 from experiments.harness.errors import Diverged, UserError
 from scripts.sweeps.processes import run_in_process
@@ -215,3 +218,21 @@ def test_collect_leaves_images_of_data_sets_out(tmp_path):
     run("collect", "--runs", tmp_path / "runs", "--results", tmp_path / "kept", "--preset", "tiny")
     with np.load(tmp_path / "kept" / "paper" / "task" / "cell" / "examples.npz") as kept:
         assert list(kept) == ["prediction"]
+
+
+def test_released_weights_load_and_evaluate_to_the_numbers_of_their_card(runs, tmp_path):
+    told = run("collect", "--runs", runs / "intention" / "sine", "--results", tmp_path, "--preset", "tiny", "--weights")
+    (maml,) = (Path(line) for line in told.splitlines() if "/weights/intention/sine/maml-tiny" in line)
+    assert {path.name for path in maml.iterdir()} == {"README.md", "model.json", "variables.safetensors"}
+    assert len(list((tmp_path / "weights").rglob("README.md"))) == 4
+    card = (maml / "README.md").read_text()
+    trained = kvq_jax.load(maml)
+    assert f"parameters: {sum(leaf.size for leaf in jax.tree.leaves(trained.variables)):,}\n" in card
+    command = shlex.split(next(line for line in card.splitlines() if "--weights" in line))
+    assert command[:3] == ["python", "-m", "experiments.run"] and command[-1] == str(maml)
+    processes.told(*command[2:], "--workdir", tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "result.json").read_text())["metrics"]
+    numbers = {row[1].strip(): float(row[2]) for row in csv.reader(card.splitlines(), delimiter="|") if "@" in str(row)}
+    assert numbers.keys() == again.keys() and again["trained/mse@5"]["seeds"] == [again["trained/mse@5"]["mean"]]
+    for name, number in numbers.items():
+        np.testing.assert_allclose(again[name]["mean"], number, rtol=1e-3, err_msg=name)
