@@ -7,7 +7,6 @@ files whole; then the next one begins. The exit code is 1 where anything differs
 """
 
 import collections
-import json
 import random
 import shutil
 import signal
@@ -19,9 +18,8 @@ from pathlib import Path
 from absl import flags
 
 from experiments.harness import command_line, ending
-from experiments.harness.checkpoints import digests
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, read
+from experiments.harness.outcome import outcome
 
 _KILLS = flags.DEFINE_integer("kills", 50, "stops in all", lower_bound=1)
 _SEED = flags.DEFINE_integer("seed", 0, "of the moments and the kinds of the stops", lower_bound=0)
@@ -37,7 +35,6 @@ _FULL = "full disk"
 # How a run is stopped -> the exit codes that it may leave with: 0 where it had come to its end before, less than 0 by
 # the signal itself, before the libraries were imported.
 _STOPS = {"SIGKILL": {-9, 0}, "SIGTERM": {143, -15, 0}, "SIGINT": {130, -2, 0}, _FULL: {1, 2, 0}}
-_END = 8  # bytes, the same in every PNG
 _LARGEST_LIMIT = 128  # of the size of files, in blocks of 512 bytes: some files fit and others do not
 
 
@@ -50,17 +47,18 @@ def _soak(argv: list[str]) -> None:
     started = time.monotonic()
     _finish(folder / "first", faults)
     seconds = time.monotonic() - started
-    expected, run, finished = _outcome(folder / "first"), folder / "run", 0
+    expected, run, finished = outcome(folder / "first"), folder / "run", 0
     for number in range(_KILLS.value):
         stop = chance.choice(list(_STOPS))
         code, said = _stopped(run, stop, chance.uniform(0, seconds), chance.randrange(_LARGEST_LIMIT))
         counts[f"{stop} {'too late' if code == 0 else code}"] += 1
+        print(f"{number}: {stop} {code}", flush=True)
         if code not in _STOPS[stop] or len(said.splitlines()) > 1:
             faults.append(f"stop {number}, {stop}: exit code {code}, said {said[-2000:]!r}")
         if (run / "result.json").exists() or number == _KILLS.value - 1:
             _finish(run, faults)  # also draws what a stop left undrawn
             finished += 1
-            found = _outcome(run)
+            found = outcome(run)
             different = [what for what in expected if found[what] != expected[what]]
             if different:
                 faults.append(f"stop {number}, {stop}: {', '.join(different)} are not those of the first run")
@@ -103,22 +101,6 @@ def _finish(path: Path, faults: list[str]) -> None:
     said = process.communicate()[1]
     if process.returncode or said:
         faults.append(f"{path}: exit code {process.returncode}, said {said[-2000:]!r}")
-
-
-def _outcome(path: Path) -> dict[str, object]:
-    """What must not depend on the stops. Reading it fails where a file is not whole."""
-    result = Result(path, read(path / "result.json"))
-    losses = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    examples = {name: array.tobytes() for name, array in result.examples.items()}
-    last = {name: max(digests(path / "checkpoints" / name).items()) for name in ("latest", "best")}
-    return {
-        "metrics": result.metrics,
-        "losses": losses,
-        "examples": examples,
-        "names of files": sorted(entry.name for entry in path.iterdir()),
-        "the end of the picture": (path / "figure.png").read_bytes()[-_END:],
-        "states of training": last,
-    }
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import jax
 from absl import flags
 from ml_collections import config_flags
 
@@ -128,6 +129,7 @@ def _sweep(argv: list[str], failed: list[int]) -> None:
                 failures.remember(root, cell[1], error, told, code)
 
     if not jobs and (_WORKERS.value or 1) == 1:
+        jax.devices()  # a platform that is not there is no failure of a cell
         work(here)
     else:
         shares = _shares(_WORKERS.value or len(listed), jobs)

@@ -1,8 +1,13 @@
-"""Malformed input of every command: one line, exit code 2, nothing written. All in this process."""
+"""Malformed input of every command: one line, exit code 2, nothing written. All but one in this process."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
 from tests import in_process
+from tests.processes import ROOT
 
 # Config -> changes of one value each, as flags --config.KEY=VALUE. None of them may be run.
 VALUES = {
@@ -160,6 +165,11 @@ ENVIRONMENTS = [
         {"JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "one"},
         "JAX_PROCESS_ID: with JAX_COORDINATOR_ADDRESS expected a number, got 'one'",
     ),
+    ({"JAX_COORDINATOR_ADDRESS": "nowhere"}, "JAX_COORDINATOR_ADDRESS: expected host:port, got 'nowhere'"),
+    (
+        {"JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "2"},
+        "JAX_PROCESS_ID: expected less than JAX_NUM_PROCESSES=2, got 2",
+    ),
 ]
 
 
@@ -205,3 +215,13 @@ def test_every_command_refuses_bad_arguments_in_a_line(tmp_path):
 @pytest.mark.parametrize("environment, said", ENVIRONMENTS)
 def test_an_environment_that_is_half_set(environment, said, tmp_path):
     assert fault(tmp_path, "experiments.run", SINE, f"--workdir={tmp_path / 'run'}", said=said, **environment) is None
+
+
+def test_a_platform_that_is_not_there(tmp_path):
+    """JAX looks for it when it is first asked for a device: a process that has one cannot tell."""
+    command = [sys.executable, "-m", "scripts.sweep", SINE, f"--workdir={tmp_path / 'runs'}"]
+    environment = os.environ | {"JAX_PLATFORMS": "moon"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: JAX_PLATFORMS: Unable to initialize backend 'moon'")
+    assert not list(tmp_path.iterdir()) and "run: " not in done.stdout

@@ -24,6 +24,7 @@ from kvq_jax.names import unknown  # noqa: E402
 _HELP, _DEBUG, _CHANGE = {"--help", "-h"}, "--debug", "--config."
 _NUMBERS = {int: "a whole number", float: "a number"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_NO_DEVICE = "Unable to initialize backend"  # begins what JAX says of a platform that is unknown or not there
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
 
@@ -81,6 +82,8 @@ def ending_of(error: BaseException, argv: list[str]) -> tuple[str, int]:
         return f"{error.strerror}: make room, then {ending.same_command(argv)}{notes}", 1
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)[:_LONGEST_NAME]}: {error.strerror}{notes}", UserError.exit_code
+    if isinstance(error, RuntimeError) and str(error).startswith(_NO_DEVICE):
+        return f"JAX_PLATFORMS: {first_line(error)}", UserError.exit_code
     return f"{type(error).__name__}: {first_line(error)}{notes or f' ({_DEBUG} shows where)'}", 1
 
 

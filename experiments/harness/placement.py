@@ -13,6 +13,7 @@ JAX's pmap is today a wrapper over the same machinery, so there is no separate p
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator
 
 import jax
@@ -21,7 +22,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from orbax.checkpoint import multihost
 
-from experiments.harness.errors import ConfigError, UserError, first_line
+from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
@@ -100,21 +101,28 @@ def initialize_hosts() -> None:
 
     That is where JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID), or in a step of a SLURM
     job with several tasks, which SLURM's own variables describe. Raises UserError where one of the three is missing or
-    no number, and where JAX has no device to run on.
+    cannot be, and RuntimeError where JAX has no device to run on.
     """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
-        numbers = {name: os.environ.get(name, "") for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")}
-        for name, number in numbers.items():
-            if not number.isdecimal():
-                raise UserError(f"{name}: with JAX_COORDINATOR_ADDRESS expected a number, got {number!r}")
-        jax.distributed.initialize(address, *map(int, numbers.values()))
+        jax.distributed.initialize(*_process(address))
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # set by srun alone: not in a job's own script
         jax.distributed.initialize(cluster_detection_method="slurm")
-    try:
-        jax.devices()
-    except RuntimeError as error:
-        raise UserError(f"JAX_PLATFORMS: {first_line(error)}") from error
+    jax.devices()
+
+
+def _process(address: str) -> tuple[str, int, int]:
+    """The coordinator's address, the number of processes, and the number of this one. Raises UserError."""
+    if not re.fullmatch(r".+:\d+", address):
+        raise UserError(f"JAX_COORDINATOR_ADDRESS: expected host:port, got {address!r}")
+    texts = {name: os.environ.get(name, "") for name in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")}
+    for name, text in texts.items():
+        if not text.isdecimal():
+            raise UserError(f"{name}: with JAX_COORDINATOR_ADDRESS expected a number, got {text!r}")
+    processes, own = map(int, texts.values())
+    if own >= processes:
+        raise UserError(f"JAX_PROCESS_ID: expected less than JAX_NUM_PROCESSES={processes}, got {own}")
+    return address, processes, own
 
 
 def wait_for_all(moment: str) -> None:

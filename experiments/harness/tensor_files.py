@@ -17,6 +17,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.harness import pickles
 from experiments.harness.errors import UserError, first_line
 from kvq_jax import files
 from kvq_jax.names import unknown
@@ -89,7 +90,9 @@ class _Unpickler(pickle.Unpickler):
         place = next((name for name in file.namelist() if name.endswith("/data.pkl")), None)
         if place is None:
             raise ValueError("PyTorch did not write this zip")
-        super().__init__(io.BytesIO(file.read(place)))
+        content = file.read(place)
+        pickles.check(content)
+        super().__init__(io.BytesIO(content))
         self._file, self._folder, self._storages = file, place.removesuffix("data.pkl"), {}
 
     def find_class(self, module: str, name: str) -> Any:
@@ -97,6 +100,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, place: tuple) -> np.ndarray:
         _, dtype, key, *_ = place
+        if not (isinstance(dtype, np.dtype) and isinstance(key, str)):
+            raise ValueError("a storage in it has no type or no name")
         if key not in self._storages:  # tensors may share one, any number of times
             self._storages[key] = self._file.read(f"{self._folder}data/{key}")
         return np.frombuffer(self._storages[key], dtype)
@@ -114,6 +119,8 @@ class _Items(dict):
 
 def _tensor(storage: np.ndarray, offset: int, shape: tuple, strides: tuple, *rest: Any) -> np.ndarray:
     """A view of a part of a storage; raises ValueError where it does not lie inside, or repeats numbers."""
+    if not isinstance(storage, np.ndarray) or not all(type(number) is int for number in (offset, *shape, *strides)):
+        raise ValueError("a tensor without a storage, or of a shape that is no integers")
     size = storage.itemsize
     if math.prod(shape) > storage.size:
         raise ValueError(f"a tensor of shape {shape} in a storage of {storage.size} numbers")

@@ -16,6 +16,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 import kvq_jax
+from experiments.harness.outcome import outcome as what_lasts
 from experiments.harness.provenance import code_digest
 from kvq_jax.models import Points
 from tests import processes
@@ -146,6 +147,7 @@ def test_restart_keeps_the_old_folder_and_repeats_to_the_bit(finished, tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "copy.old-1" / "result.json").read_bytes() == (finished / "result.json").read_bytes()
     assert outcome(copy) == outcome(finished)
+    assert what_lasts(copy) == what_lasts(finished), "as scripts.soak compares runs"
 
 
 def test_a_killed_run_resumes_to_the_same_bits(finished, tmp_path):

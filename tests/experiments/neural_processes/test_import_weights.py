@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import sys
+import time
 import types
 import zipfile
 
@@ -265,6 +266,43 @@ def encrypted(path):
             raw[place + flags] |= 1
             place = raw.find(mark, place + 4)
     path.write_bytes(raw)
+
+
+def pickled(path, *operations):
+    """A file of PyTorch with a pickle of these operations."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("archive/data.pkl", b"\x80\x02" + b"".join(operations) + b".")
+        file.writestr("archive/data/0", bytes(4))
+
+
+def test_pickles_that_would_never_end(tmp_path):
+    """Of some bytes each: a key of 2^60 objects, a list of places of 16 GiB, a million dictionaries for each KiB."""
+    level = lambda number: b"h" + bytes([number]) + b"h" + bytes([number]) + b"\x86q" + bytes([number + 1]) + b"0"
+    tree = b"".join([b")q\x000", *map(level, range(60))])
+    name = b"ctorch\nFloatStorage\n"
+    storage = b"(X\x01\x00\x00\x00s" + name + b"X\x01\x00\x00\x000t"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n"
+    bombs = {
+        "holds more than 1000 others": [
+            (b"}", tree, b"h\x3cK\x01s"),
+            (tree, b"ctorch._utils\n_rebuild_parameter\nh\x3c\x85R"),
+            (b"(", tree, b"h\x3c\x91"),
+            (b"(X\x01\x00\x00\x00s", name, tree, b"h\x3ctQ"),
+            (b"}\x8b\x00\x00\x20\x00", b"\x7f" * 2**21, b"K\x01s"),
+        ],
+        "remembered at 2147483647": [(b"Nr\xff\xff\xff\x7f",)],
+        "described in": [(b"}" * 2**23,)],
+        "no type or no name": [(b"(X\x01\x00\x00\x00s]X\x01\x00\x00\x000tQ",)],
+        "of a shape that is no integers": [(tensor, b"(", storage, b"QK\x00(X\x01\x00\x00\x00aM\xff\xfft)tR")],
+        "pop from empty list": [(b"0",)],
+    }
+    for message, files in bombs.items():
+        for operations in files:
+            pickled(tmp_path / "bomb.pt", *operations)
+            begun = time.monotonic()
+            with pytest.raises(UserError, match=f"cannot read tensors from .*{message}"):
+                read_tensors(tmp_path / "bomb.pt")
+            assert time.monotonic() - begun < 5
 
 
 def test_hostile_files(tmp_path, imitated, monkeypatch):
