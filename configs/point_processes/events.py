@@ -79,7 +79,8 @@ def _recorded(data: str) -> dict:
 
 _ALL_RECORDED = "|".join(RECORDED)
 AXES = {
-    "model=thp_mixture|cmhp|intention_hawkes|gru": {"model?": dict(num_layers=2, components=8)},
+    "model=thp_mixture|cmhp|intention_hawkes|gru": {"model": dict(components=8)},
+    "model=thp_mixture|cmhp": {"model": dict(num_layers=2)},
     "model=thp_mixture": {"model": dict(num_heads=1, head_features=64, hidden=64)},
     "model=thp,data=wikipedia|reddit": {"model": dict(by_mark=False)},  # of thousands of marks
     f"data={_ALL_RECORDED}": {"train": dict(size_classes=6)},
