@@ -35,7 +35,7 @@ def _card(result: Result, place: Path, model: type) -> Iterator[str]:
     command = " ".join(["python -m experiments.run --config", f"configs/{result.name}.py:{axes}", *changed])
     yield f"# {model.__name__}, {result.name}\n"
     yield "```python"
-    yield f'trained = kvq_jax.load("{place}")'
+    yield f'import kvq_jax\n\ntrained = kvq_jax.load("{place}")'
     yield "```\n"
     yield f"- made by: `{command}`"
     yield f"- config: {content['config_hash']}; code: {result.code}; device: {content['device']}"
