@@ -17,7 +17,7 @@ times in config.data.unit, split at random by sequence, 60 : 20 : 20. The paper 
 The CMANP paper prints no sizes, steps or rates for these tables. `paper` has those of the nearest released protocol
 (Bae et al. 2023): width 64, two layers, 8 components, Adam at 1e-4, batches of 16, and the weights of the best
 validation loss; 128 latents are those of CMANP, and thp has the sizes of its own released code. `quick` has fewer steps
-at a higher rate, and 8 latents.
+at a higher rate, sequences of 128 events at most, and constant memory of half the width with 4 latents.
 """
 
 from ml_collections import ConfigDict
@@ -87,14 +87,19 @@ AXES = {
 }
 EDITS = {
     "preset=quick": {
-        "model?": dict(num_latents=8, num_block_latents=8),
         "optimizer": dict(learning_rate=1e-3, schedule="cosine"),
-        "train": dict(steps=2000, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
+        "train": dict(steps=1500, seeds=1, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000),
     },
-    f"preset=quick,data={_ALL_RECORDED}": {"train": dict(size_classes=3)},
+    # Every event in training is followed by a read of all latents.
+    "preset=quick,model=cmhp|intention_hawkes": {
+        "model": dict(features=32, head_features=8, hidden=64, num_latents=4, num_block_latents=4)
+    },
+    f"preset=quick,data={_ALL_RECORDED}": {"data": dict(max_events=128), "train": dict(size_classes=3)},
     "preset=tiny": {
-        "model?": dict(features=16, hidden=16, num_layers=1, num_latents=4, num_block_latents=4, components=4),
+        "model?": dict(
+            features=16, hidden=16, num_layers=1, head_features=8, num_latents=4, num_block_latents=4, components=4
+        ),
         "train": dict(steps=20, batch_size=4, seeds=2, log_every=10, validate_every=20, checkpoint_every=10),
         "evaluation": dict(validation_batches=1, tasks=8, batch_size=4, example_tasks=4, curve_points=20),
     },
