@@ -11,10 +11,14 @@ it) or a full disk, 2 bad input (nothing is written), 3 the loss stopped being f
 
 import signal
 import sys
-from pathlib import Path
 
-from absl import flags
-from ml_collections import config_flags
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # without words, while the libraries are imported
+
+from pathlib import Path  # noqa: E402
+
+from absl import flags  # noqa: E402
+from ml_collections import config_flags  # noqa: E402
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="config file, with axes: path.py:axis=value,...")
 _WORKDIR = flags.DEFINE_string(
@@ -55,5 +59,4 @@ def _run(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # without words, while the libraries are imported
     sys.exit(main(sys.argv))

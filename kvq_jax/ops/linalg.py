@@ -18,6 +18,8 @@ THREADED = 1024
 LEAF, BASE = 64, math.isqrt(THREADED - 1)
 # Of a product a'b with fewer columns than this, b is the one to transpose.
 NARROW = 16
+# Where a factorisation fails: what is added to the diagonal, in units of n eps times its entries.
+LIFT = 10
 # A Gram matrix of this many rows or more is made of blocks, so that only one of two equal blocks is multiplied out.
 BLOCKED = 1024
 
@@ -69,8 +71,11 @@ def solve(matrix: Array, rhs: Array) -> Array:
     substitutions: the matrix is factored by halves, and triangles of at most LEAF rows are inverted (never the matrix
     itself). The error stays within that of library substitutions: tests/kvq_jax/ops/test_linalg.py.
 
-    Returns [..., n, k], not finite where the matrix is not positive definite; leading dimensions broadcast. Raises
-    TypeError for a dtype below float32, which has no Cholesky factorisation.
+    Returns [..., n, k]; leading dimensions broadcast. As long as eps times the condition number of the matrix is well
+    below 1 (float32: a number of 1e6), that is the size of the relative error. Beyond it a factorisation may fail by
+    rounding alone; it is then made again with 10 n eps of the diagonal added to the diagonal. The answer is that of a
+    slightly larger ridge, finite and no longer accurate. It is not finite for a matrix that is farther from positive
+    definite. Raises TypeError for a dtype below float32, which has no Cholesky factorisation.
     """
     return solver(matrix, rhs.shape[-1])(rhs)
 
@@ -82,7 +87,7 @@ def solver(matrix: Array, k: int) -> Callable[[Array], Array]:
         lower = _cholesky(fixed)
         substitute = lambda _, b: one_at_a_time(_substitute)(lower, b)
     else:
-        factor = _factor(fixed)
+        factor = _factor(fixed, _lift(fixed))
         substitute = lambda _, b: _backward(factor, _forward(factor, b))
 
     def run(rhs):
@@ -107,7 +112,8 @@ def pinv(matrix: Array) -> Array:
 def cholesky(matrix: Array) -> Array:
     """The lower triangular L [..., n, n] with L L' = A, the symmetric part of the matrix.
 
-    NaN if A is not positive definite. As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL
+    Where rounding makes it fail, that of A + 10 n eps diag(A), see `solve`; NaN if that is not positive definite
+    either. As jax.numpy.linalg.cholesky, by LAPACK calls that `one_at_a_time` makes safe. dL
     = L tril(L^-1 dA L^-T), half of the diagonal.
     """
     return _cholesky((matrix + transpose(matrix)) / 2)
@@ -173,8 +179,36 @@ def one_task_at_a_time(function: Callable) -> Callable:
     return lambda *task: lax.platform_dependent(*task, cpu=loop, default=function)
 
 
-def _cholesky(matrix: Array) -> Array:
-    return one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))(transpose(matrix))
+@jax.custom_batching.custom_vmap
+def _cholesky(matrix: Array, *lift: Array) -> Array:
+    """L with L L' = A; where rounding leaves a pivot that is not positive, L L' = A + diag(lift), lift [..., n, 1]."""
+    factored = one_at_a_time(functools.partial(lax.linalg.cholesky, symmetrize_input=False))
+    lower = factored(transpose(matrix))
+    failed = jnp.isnan(lower[..., :1, :1])
+
+    def again():
+        (more,) = lift or (_lift(matrix),)
+        return jnp.where(
+            failed, factored(transpose(matrix) + more * jnp.eye(matrix.shape[-1], dtype=more.dtype)), lower
+        )
+
+    return lax.cond(failed.any(), again, lambda: lower)
+
+
+@_cholesky.def_vmap
+def _cholesky_of_all(size, is_batched, *arrays):
+    """At once: the vmap of a condition would factor every matrix twice."""
+    return _cholesky(*(x if own else jnp.broadcast_to(x, (size, *x.shape)) for x, own in zip(arrays, is_batched))), True
+
+
+def _lift(matrix: Array) -> Array:
+    """What is added to the diagonal of a matrix [..., n, n] that cannot be factored, [..., n, 1].
+
+    It is of the size of the rounding errors of the matrix, and follows its scale: a Gram matrix of rows or columns of
+    different lengths is lifted as that of unit ones is.
+    """
+    n = matrix.shape[-1]
+    return LIFT * n * jnp.finfo(matrix.dtype).eps * jnp.diagonal(matrix, axis1=-2, axis2=-1)[..., None]
 
 
 def _triangular(lower: Array, b: Array, transpose_a: bool = False) -> Array:
@@ -199,15 +233,15 @@ def _inverse(lower: Array) -> Array:
     return jnp.concatenate([top, jnp.concatenate([block, second], -1)], -2)
 
 
-def _factor(matrix):
+def _factor(matrix: Array, lift: Array):
     """Cholesky factor L as a tree: the inverse of L for a leaf, else (first half, lower left block, second half)."""
     n = matrix.shape[-1]
     if n <= LEAF:
-        return _inverse(_cholesky(matrix))
+        return _inverse(_cholesky(matrix, lift))
     h = n // 2
-    first = _factor(matrix[..., :h, :h])
+    first = _factor(matrix[..., :h, :h], lift[..., :h, :])
     block = _forward_right(first, matrix[..., h:, :h])
-    second = _factor(matrix[..., h:, h:] - matmul(block, transpose(block)))
+    second = _factor(matrix[..., h:, h:] - matmul(block, transpose(block)), lift[..., h:, :])
     return first, block, second
 
 

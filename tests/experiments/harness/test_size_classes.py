@@ -1,5 +1,6 @@
 """Size classes: the law of sizes stays, work follows the points, and the class of a batch changes no number."""
 
+import dataclasses
 import functools
 
 import jax
@@ -11,6 +12,7 @@ import scipy.stats
 from rich.console import Console
 
 from configs.intention import sine
+from experiments.harness.checks import check_programs
 from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.harness.launch import Options, launch
@@ -178,3 +180,26 @@ def test_evaluation_is_the_same_whatever_the_classes():
     assert all(np.array_equal(of["points"], values[0]["points"]) for of in values)
     means = [np.mean(of["slots"]) for of in values]
     assert means[0] > means[1] > means[2]
+
+
+def test_an_evaluation_is_traced_before_a_run_begins_and_not_again():
+    """In every class; what is wrong with it is told then."""
+    traced = []
+
+    def evaluate(variables, data, key):
+        traced.append(key)
+        return sized(2).evaluate(variables, data, key)
+
+    def checked(function):
+        built = build_placement("single", seeds=8, batch_size=16)
+        options = dict(batch_size=16, chunk_steps=5, validation_batches=2, evaluation_seed=7)
+        program = make_program(dataclasses.replace(sized(2), evaluate=function), optax.sgd(0.01), built, **options)
+        check_programs(program, np.asarray(SEEDS), NO_DATA)
+        return program
+
+    program = checked(evaluate)
+    assert len(traced) == 1
+    program.evaluate(program.init(SEEDS), None)
+    assert len(traced) == 1
+    with pytest.raises(ConfigError, match="the evaluation: ZeroDivisionError"):
+        checked(lambda *given: 1 // 0)

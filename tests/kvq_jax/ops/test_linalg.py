@@ -7,6 +7,7 @@ import pytest
 from jax.test_util import check_grads
 from scipy import linalg
 
+from kvq_jax.ops import OPS
 from kvq_jax.ops import linalg as kvq_linalg
 
 SOLVE = jax.jit(kvq_linalg.solve)
@@ -150,3 +151,36 @@ def test_a_batch_of_factors_is_as_accurate_as_the_library(dtype, x64):
     for ours, matrix in zip(found, matrices.reshape(6, 44, 44)):
         assert error(ours, matrix) <= 2 * error(np.linalg.cholesky(matrix), matrix) + 4 * np.finfo(dtype).eps
     assert kvq_linalg.cholesky(jnp.zeros((0, 3, 3))).shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("n", [12, 200])
+def test_a_matrix_that_rounding_made_indefinite_is_lifted_and_no_other(n):
+    """At condition 1e12 in float32: the answer is that of a diagonal larger by 10 n eps, whatever the units of rows.
+
+    A matrix beside it in a batch keeps its bits, and one that is indefinite for good has no answer.
+    """
+    units = np.logspace(0, 3, n)
+    hard = np.float32(units[:, None] * system(n, 1e12) * units)
+    assert np.linalg.eigvalsh(hard.astype(np.float64))[0] < 0
+    easy, none = np.float32(system(n, 10)), np.float32(-np.eye(n))
+    rhs = hard @ np.ones((n, 8), np.float32)
+    found = SOLVE(jnp.stack([hard, easy, none]), rhs)
+    np.testing.assert_array_equal(found[1], SOLVE(jnp.stack([easy, easy, easy]), rhs)[1])
+    np.testing.assert_array_equal(found, jax.vmap(SOLVE, (0, None))(jnp.stack([hard, easy, none]), rhs))
+    assert np.isfinite(found[0]).all() and not np.isfinite(found[2]).any()
+    lift = 10 * n * np.finfo(np.float32).eps * np.diag(hard)
+    scale = np.sqrt(np.diag(hard))[:, None]
+    residual = (hard.astype(np.float64) @ np.float64(found[0]) - rhs) / scale
+    assert np.linalg.norm(residual) <= 3 * np.linalg.norm(lift[:, None] * found[0] / scale)
+
+
+@pytest.mark.parametrize("name", ["intention", "ls_svm", "lda", "within_class", "qda", "sigma_intention"])
+def test_one_key_that_is_far_longer_than_the_others_leaves_numbers(name):
+    """Its square is 1e12 times theirs and the ridge: beyond 1 / eps of float32, in either route."""
+    rng = np.random.default_rng(0)
+    key, query = np.float32(rng.normal(size=(6, 8))), np.float32(rng.normal(size=(3, 8)))
+    key[2] *= 1e6
+    value = np.float32(np.eye(2)[[0, 1, 0, 1, 0, 1]])
+    for route in ("primal", "dual"):
+        options = {} if name == "qda" else {"route": route}
+        assert np.isfinite(OPS[name](query, key, value, alpha=1e-6, **options)).all()
