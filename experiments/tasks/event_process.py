@@ -21,7 +21,7 @@ State = Any  # a pytree of arrays of fixed shapes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EventProcess(abc.ABC):
+class PointProcess(abc.ABC):
     """A process that is observed until `horizon` or until its event number `max_events`, whichever comes first.
 
     When observation ends is known from the events so far, so the likelihood is that of the process.

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.tasks.event_process import EventProcess, exponential
+from experiments.tasks.event_process import PointProcess, exponential
 from kvq_jax.domains import NotNegative, Positive
 
 _ONE = 0  # the only mark
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Poisson(EventProcess):
+class Poisson(PointProcess):
     """Events at a constant rate, per unit of time."""
 
     rate: Positive
@@ -36,7 +36,7 @@ class Poisson(EventProcess):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Renewal(EventProcess):
+class Renewal(PointProcess):
     """Independent log-normal gaps of a given mean and standard deviation, the first from the start on."""
 
     mean: Positive
@@ -75,7 +75,7 @@ class Renewal(EventProcess):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SelfCorrecting(EventProcess):
+class SelfCorrecting(PointProcess):
     """Intensity exp(mu t - alpha n) at time t, after n events: it grows with time, and events lower it."""
 
     mu: Positive
@@ -99,7 +99,7 @@ class SelfCorrecting(EventProcess):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Hawkes(EventProcess):
+class Hawkes(PointProcess):
     """Each event excites later ones, by kernels that decay exponentially; K marks, J kernels.
 
     Events of mark k have the intensity base_k + sum over earlier events, of mark m and t ago, and over kernels j, of

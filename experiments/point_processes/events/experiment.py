@@ -21,7 +21,7 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import DATA, NO_DATA, Experiment
 from experiments.harness.size_classes import Sizes
 from experiments.point_processes.events import measures
-from experiments.tasks.event_process import EventProcess
+from experiments.tasks.event_process import PointProcess
 from experiments.tasks.event_processes import PROCESSES
 from kvq_jax.domains import Count
 from kvq_jax.models import EVENT_MODELS
@@ -58,7 +58,7 @@ class Source(NamedTuple):
     num_marks: int
     gaps: GapStatistics
     facts: dict[str, Any]
-    process: EventProcess | None
+    process: PointProcess | None
     judged: Callable
     pictured: Callable
 
