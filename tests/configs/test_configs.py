@@ -25,6 +25,7 @@ from experiments.regression import experiment as regression
 from kvq_jax.fields import knobs_of
 from kvq_jax.models import (
     CLASSIFIERS,
+    EVENT_MODELS,
     IMAGE_SET_DETECTORS,
     IMAGE_SET_NETWORKS,
     MODELS,
@@ -48,6 +49,7 @@ TRAINED = {"train", "optimizer", "evaluation"}
 # Experiment -> its models, where they are not those of MODELS.
 TABLES = {
     "intention.scaling": WEIGHT_REGRESSORS,
+    "point_processes.events": EVENT_MODELS,
     "intention.few_shot_classification": CLASSIFIERS,
     "set_transformer.max": SET_NETWORKS,
     "set_transformer.clustering": SET_NETWORKS,
@@ -57,6 +59,9 @@ TABLES = {
     "set_transformer.counting": IMAGE_SET_NETWORKS,
     "set_transformer.anomaly": IMAGE_SET_DETECTORS,
 }
+
+
+OF_DATA = ("num_marks", "time_scale", "log_mean", "log_std")  # fields of a model of events that data set
 
 
 @functools.cache
@@ -96,10 +101,11 @@ def test_what_is_stored_is_complete(module, preset):
     for _, config in cells_of(module, preset):
         if "model" in config:
             fields = knobs_of(class_of(config)).keys()
-            fields -= {"encoder", "layer"}.difference(config.model)  # set by some experiments
+            fields -= {"encoder", "layer", *OF_DATA}.difference(config.model)  # set by some experiments
             assert set(config.model) - {"form"} == {"name", *fields}
         for name, section in config.get("models", {}).items():
-            assert set(section) == {"name", *knobs_of(MODELS[name].cls)}
+            row = (MODELS | EVENT_MODELS)[name]
+            assert set(section) == {"name", *knobs_of(row.cls)} - set(OF_DATA)
         if "encoder" in config:
             assert set(config.encoder) == {"name", *knobs_of(ENCODERS[config.encoder.name])}
 

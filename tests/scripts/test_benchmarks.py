@@ -9,7 +9,7 @@ import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
 from experiments.harness.placement import shares_of_cores
-from scripts.benchmarks import accuracy, evaluation, experiments, harness, images, ops, sets, training
+from scripts.benchmarks import accuracy, evaluation, events, experiments, harness, images, ops, sets, training
 from scripts.benchmarks import np as neural_processes
 
 
@@ -90,6 +90,14 @@ def test_sets(capsys, monkeypatch):
     n, rate, flops, ratio = pma.removeprefix("PMA (4)").split()
     assert n == "30" and float(rate) > 0 and float(flops) > 0 and float(ratio) > 0
     assert flax.split()[-1] == "1.000" and "clustering 50 points, 4 clusters" in clustered and "from 1," in clustered
+
+
+def test_events(capsys, monkeypatch):
+    monkeypatch.setattr(events, "_MODELS", ("thp_mixture", "gru"))
+    events.main(lengths=(4,), preset="tiny", budget_s=0)
+    *_, thp, gru = capsys.readouterr().out.splitlines()
+    of_thp, of_gru = (list(map(float, line.split()[-4:])) for line in (thp, gru))
+    assert of_thp[1] == of_thp[3] == 1 and min(of_gru) > 0
 
 
 def test_operations_of_a_block_grow_with_its_set_or_with_the_square():
