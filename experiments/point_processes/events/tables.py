@@ -44,7 +44,7 @@ _METRICS = {
 _OF_RECORDED = ("nll_time", "nll_mark", "rmse", "rmse_median", "mae_median", "rmse_log", "accuracy", "calibration")
 _EXPLAINED = (
     "NLL: minus the log-likelihood per event, natural logarithm, density of times per unit of time; with the survival "
-    "after the last event. RMSE: of the next gap by the mean of its forecast."
+    "after the last event. RMSE: of the forecast of the next gap, by its mean."
 )
 
 
@@ -67,17 +67,18 @@ def of_paper(results: Sequence[Result], number: int, data: Sequence[str]) -> Tab
     cells = {cell: result for cell, result in every.items() if cell[1] in data}
     columns, found = [], []
     for place in data:
-        for name in ("rmse", "nll", "accuracy"):
+        for name, printed in (("rmse_median", "rmse"), ("nll", "nll"), ("accuracy", "accuracy")):
             head, _, smaller = _METRICS[name]
             columns += [f"{RECORDED[place]} {head}", f"{RECORDED[place]} {head}, paper"]
             found.append(mark_best([metric(cells.get((model, place)), name) for model in EVENT_MODELS], smaller))
-            found.append([_printed(model, place, name) for model in EVENT_MODELS])
+            found.append([_printed(model, place, printed) for model in EVENT_MODELS])
     rows = [(EVENT_MODELS[model].label, list(row)) for model, *row in zip(EVENT_MODELS, *found)]
     told = _facts(cells)
     missing = [RECORDED[place] for place in data if all(place != its for _, its in cells)]
     caption = (
         f"{_described(cells, told)}The paper's numbers are means ± standard deviations; it names neither the unit of "
-        f"time nor the split, so ours stand beside each other, not beside the paper's. {_EXPLAINED}"
+        f"time nor the split, so ours stand beside each other, not beside the paper's. {_EXPLAINED} By median: of the median, "
+        "since the mean of a mixture of log-normals may be any number, up to infinity; the paper does not say of what."
         f"{_missing(missing)}"
     )
     title = f"Next event prediction (CMANP paper, Table {number})"
