@@ -69,7 +69,7 @@ def of_paper(results: Sequence[Result], number: int, data: Sequence[str]) -> Tab
     for place in data:
         for name, printed in (("rmse_median", "rmse"), ("nll", "nll"), ("accuracy", "accuracy")):
             head, _, smaller = _METRICS[name]
-            columns += [f"{RECORDED[place]} {head}", f"{RECORDED[place]} {head}, paper"]
+            columns += [f"{RECORDED[place]} {head}", f"{RECORDED[place]} {_METRICS[printed][0]}, paper"]
             found.append(mark_best([metric(cells.get((model, place)), name) for model in EVENT_MODELS], smaller))
             found.append([_printed(model, place, printed) for model in EVENT_MODELS])
     rows = [(EVENT_MODELS[model].label, list(row)) for model, *row in zip(EVENT_MODELS, *found)]
@@ -77,8 +77,8 @@ def of_paper(results: Sequence[Result], number: int, data: Sequence[str]) -> Tab
     missing = [RECORDED[place] for place in data if all(place != its for _, its in cells)]
     caption = (
         f"{_described(cells, told)}The paper's numbers are means ± standard deviations; it names neither the unit of "
-        f"time nor the split, so ours stand beside each other, not beside the paper's. {_EXPLAINED} By median: of the median, "
-        "since the mean of a mixture of log-normals may be any number, up to infinity; the paper does not say of what."
+        f"time nor the split, so ours stand beside each other, not beside the paper's. {_EXPLAINED} "
+        "By median: by its median, since the mean of a mixture of log-normals may be infinite; the paper does not say."
         f"{_missing(missing)}"
     )
     title = f"Next event prediction (CMANP paper, Table {number})"
