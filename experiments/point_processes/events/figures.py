@@ -1,6 +1,6 @@
 """Pictures of marked event sequences from results: intensities, calibration, likelihood by the length of history."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     place = result.axes["data"]
     heading = f"{EVENT_MODELS[model].label} on {(tables.PROCESSES | tables.RECORDED)[place]}"
     figure.suptitle(f"{heading} ({drawing.EFFORTS[result.preset]})")
-    _explain(figure, {model: result}, "oracle_time" in result.examples)
+    _explain(figure, {model: result}, [_PROCESS] * ("oracle_time" in result.examples) + [_BAND])
     return drawing.save(figure, folder / "figure.png")
 
 
@@ -38,14 +38,14 @@ def intensities(results: Sequence[Result], folder: Path) -> Path:
     cells = _required(results, "events/intensities", tables.PROCESSES)
     places = [place for place in tables.PROCESSES if any(place == its for _, its in cells)]
     models = [model for model in EVENT_MODELS if any(model == its for its, _ in cells)]
-    figure, axes = drawing.new_figure(len(places), len(models), width=2.6, height=1.8, sharex="row", sharey="row")
+    figure, axes = drawing.new_figure(len(places), len(models), width=2.6, height=2.1, sharex="row", sharey="row")
     for line, place in zip(axes, places):
         for axis, model in zip(line, models):
             if (model, place) in cells:
                 _draw_intensity(axis, cells[model, place])
             if line is axes[0]:
                 axis.set_title(EVENT_MODELS[model].label)
-            axis.set_ylabel(f"{tables.PROCESSES[place]}, intensity" if axis is line[0] else "")
+            axis.set_ylabel(f"{tables.PROCESSES[place]}\nintensity" if axis is line[0] else "")
             axis.set_xlabel("time" if line is axes[-1] else "")
     preset = next(iter(cells.values())).preset
     figure.suptitle(f"Intensity before each moment, a test sequence of each process ({drawing.EFFORTS[preset]})")
@@ -56,18 +56,26 @@ def intensities(results: Sequence[Result], folder: Path) -> Path:
 
 def calibration(results: Sequence[Result], folder: Path) -> Path:
     """How often a forecast quantile holds the gap, less how often it should, of every model on each set of data."""
-    return _by_data(results, folder, "calibration", _draw_calibration, "Calibration of the forecasts of the next time")
+    title = "Calibration of the forecasts of the next time"
+    return _by_data(results, folder, "calibration", _draw_calibration, title, [_BAND])
 
 
 def history(results: Sequence[Result], folder: Path) -> Path:
     """Negative log-likelihood of the next time by the number of events before it, on each set of data."""
-    return _by_data(results, folder, "history", _draw_history, "Forecasts of the next time by the length of history")
+    title = "Forecasts of the next time by the length of history"
+    return _by_data(results, folder, "history", _draw_history, title, [_PROCESS])
 
 
 FIGURES = {"events/intensities": intensities, "events/calibration": calibration, "events/history": history}
 
 
-def _by_data(results: Sequence[Result], folder: Path, name: str, draw, title: str) -> Path:
+_PROCESS = TRUTH | dict(label="the process itself")
+_BAND = dict(color=drawing.FAINT, linewidth=6, label="calibrated (95 %)")
+
+
+def _by_data(
+    results: Sequence[Result], folder: Path, name: str, draw: Callable, title: str, others: Sequence[Mapping]
+) -> Path:
     cells = _required(results, f"events/{name}", tables.PROCESSES | tables.RECORDED)
     places = [place for place in tables.PROCESSES | tables.RECORDED if any(place == its for _, its in cells)]
     figure, axes = drawing.new_figure(-(-len(places) // 3), min(3, len(places)), width=3.4, height=2.5)
@@ -80,7 +88,7 @@ def _by_data(results: Sequence[Result], folder: Path, name: str, draw, title: st
     drawing.hide_after(len(places), axes)
     preset = next(iter(cells.values())).preset
     figure.suptitle(f"{title} ({drawing.EFFORTS[preset]})")
-    _explain(figure, all_models, any(place in tables.PROCESSES for place in places))
+    _explain(figure, all_models, others)
     return drawing.save(figure, folder / f"{name}.png", ["data", "model", "x", "y"], rows)
 
 
@@ -118,7 +126,7 @@ def _draw_calibration(axis: Axes, cells: Mapping[str, Result]) -> list[tuple]:
         found = np.interp(level, np.linspace(0, 1, len(below)), below) - level
         axis.plot(level, found, **LOOKS[model])
         rows += [(model, float(x), float(y)) for x, y in zip(level, found)]
-    axis.set(xlabel="level of the forecast quantile", ylabel="gaps below it, less the level")
+    axis.set(xlabel="level of the forecast quantile", ylabel="share below, less the level")
     return rows
 
 
@@ -134,6 +142,7 @@ def _draw_history(axis: Axes, cells: Mapping[str, Result]) -> list[tuple]:
         rows += _history_line(axis, "process", *oracle, TRUTH)
     axis.set(xlabel="events before", ylabel="NLL of the next time", xscale="symlog")
     axis.set_xlim(left=0)
+    drawing.plain_ticks(axis.xaxis, [tick for tick in (0, 1, 3, 10, 30, 100, 300) if tick <= axis.get_xlim()[1]])
     return rows
 
 
@@ -150,6 +159,6 @@ def _history_line(axis: Axes, name: str, found: np.ndarray, mask: np.ndarray, lo
     return list(zip([name] * len(x), x, y))
 
 
-def _explain(figure, cells: Mapping[str, Result], process: bool) -> None:
+def _explain(figure, cells: Mapping[str, Result], others: Sequence[Mapping]) -> None:
     looks = [LOOKS[model] | dict(label=EVENT_MODELS[model].label) for model in EVENT_MODELS if model in cells]
-    drawing.legend_below(figure, looks + ([TRUTH | dict(label="the process itself")] if process else []))
+    drawing.legend_below(figure, [*looks, *others])
