@@ -21,6 +21,7 @@ PAPERS = {
     "cmanp": "Constant Memory Attentive Neural Processes (Feng et al. 2023)",
     "anp": "Attentive Neural Processes (Kim et al. 2019)",
     "set_transformer": "Set Transformer (Lee et al. 2019)",
+    "events": "Events in time (ours, beside Feng et al. 2023)",
     "kvq": "KVQ space (ours)",
 }
 PRESETS = ("paper", "quick", "tiny")  # the most serious first
