@@ -6,11 +6,12 @@ recorded. Every model is judged on the same sequences; measures.py says by what.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.data import event_sequences
@@ -179,14 +180,12 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
     classes = sets.classes
 
     def judged(function, test, key, sequences, at_once):
-        found, left = [], sequences
-        for part in test:
-            part = jax.tree.map(lambda leaf, left=left: leaf[:left], part)
-            count = len(part.rest)
-            left -= count
+        found = []
+        for number, (part, count) in enumerate(zip(test, _shares([len(part.rest) for part in test], sequences))):
             if count:
-                keys = jax.random.split(jax.random.fold_in(key, left), count)
-                found.append(jax.lax.map(lambda given: function(*given), (part, keys), batch_size=at_once))
+                keys = jax.random.split(jax.random.fold_in(key, number), count)
+                given = jax.tree.map(lambda leaf, count=count: leaf[:count], part), keys
+                found.append(jax.lax.map(lambda one: function(*one), given, batch_size=at_once))
         return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
 
     return Source(
@@ -199,3 +198,9 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
         judged=judged,
         pictured=lambda test, key, sequences: jax.tree.map(lambda leaf: leaf[:sequences], test[-1]),
     )
+
+
+def _shares(counts: Sequence[int], most: int) -> list[int]:
+    """How many sequences of each class to take for `most` in all, or all of them: as many as is its share."""
+    before = np.cumsum([0, *counts])
+    return np.diff(np.round(before * min(1, most / before[-1])).astype(int)).tolist()

@@ -104,6 +104,12 @@ def test_every_test_sequence_is_judged_once(folder):
     assert few["time"].shape == (4,)
 
 
+@pytest.mark.parametrize("most, taken", [(4, [2, 2]), (6, [3, 3]), (100, [3, 3]), (1, [0, 1])])
+def test_a_part_of_the_sequences_is_of_all_lengths(most, taken):
+    assert events._shares([3, 3], most) == taken
+    assert sum(events._shares([700, 200, 126], 1000)) == 1000
+
+
 def test_tables_say_unit_split_and_what_is_missing(results):
     every = list(results.values())
     table = tables.TABLES["cmanp/table6"](every)
