@@ -1,8 +1,8 @@
 """Stops a run again and again and asks whether anything was lost: python -m scripts.soak --kills 50
 
 A small run is made once without a stop. Then it is made again, and stopped at random moments: by SIGKILL, SIGTERM,
-Ctrl-C or a disk that is full, for which a limit on the size of files stands. Each start resumes what the last one left.
-A run that comes to its end must be the first one to the bit, in metrics, losses and the state of training, and all its
+Ctrl-C or a disk that is full, for which a limit on the size of files stands. Each start resumes what the last one left,
+on as many cores: the last bits depend on their number. A run that comes to its end must be the first one to the bit, in metrics, losses and the state of training, and all its
 files whole; then the next one begins. The exit code is 1 where anything differs.
 """
 

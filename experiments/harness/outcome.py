@@ -11,7 +11,10 @@ _END = 8  # bytes, the same in every PNG
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """What a finished run found, to the bit: two runs of a config have the same. Fails where a file is not whole."""
+    """What a finished run found, to the bit: two runs of a config on as many cores have the same.
+
+    Fails where a file is not whole.
+    """
     result = Result(folder, read(folder / "result.json"))
     return {
         "metrics": result.content["metrics"],
