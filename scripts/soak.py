@@ -2,8 +2,9 @@
 
 A small run is made once without a stop. Then it is made again, and stopped at random moments: by SIGKILL, SIGTERM,
 Ctrl-C or a disk that is full, for which a limit on the size of files stands. Each start resumes what the last one left,
-on as many cores: the last bits depend on their number. A run that comes to its end must be the first one to the bit, in metrics, losses and the state of training, and all its
-files whole; then the next one begins. The exit code is 1 where anything differs.
+on as many cores: the last bits depend on their number. A run that comes to its end must be the first one to the bit, in
+metrics, losses and the state of training, and all its files whole; then the next one begins. The exit code is 1 where
+anything differs.
 """
 
 import collections
