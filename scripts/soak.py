@@ -1,10 +1,9 @@
 """Stops a run again and again and asks whether anything was lost: python -m scripts.soak --kills 50
 
 A small run is made once without a stop. Then it is made again, and stopped at random moments: by SIGKILL, SIGTERM,
-Ctrl-C or a disk that is full, for which a limit on the size of files stands. Each start resumes what the last one left,
-on as many cores: the last bits depend on their number. A run that comes to its end must be the first one to the bit, in
-metrics, losses and the state of training, and all its files whole; then the next one begins. The exit code is 1 where
-anything differs.
+Ctrl-C or a disk that is full, for which a limit on the size of files stands. Each start resumes what the last one left.
+A run that comes to its end must be the first one to the bit, in metrics, losses and the state of training, and all its
+files whole; then the next one begins. The exit code is 1 where anything differs.
 """
 
 import collections
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments.harness import command_line, ending
+from experiments.harness import command_line, ending, placement
 from experiments.harness.errors import UserError
 from experiments.harness.outcome import outcome
 
@@ -81,7 +80,8 @@ def _start(path: Path, blocks: int | None = None) -> subprocess.Popen:
     command = [sys.executable, "-m", "experiments.run", *_RUN, f"--workdir={path}"]
     limited = [] if blocks is None else ["sh", "-c", f'ulimit -f {blocks}; exec "$0" "$@"']
     pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    return subprocess.Popen([*limited, *command], **pipes, env=ending.environment_of_children())
+    environment = ending.environment_of_children() | placement.as_many_threads()
+    return subprocess.Popen([*limited, *command], **pipes, env=environment)
 
 
 def _stopped(path: Path, stop: str, seconds: float, blocks: int) -> tuple[int, str]:

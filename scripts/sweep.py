@@ -14,9 +14,10 @@ A key with a dot is one of the config, another is an axis, whose values choose a
 before any runs, and a table of them is printed at the end. A sweep or study that was killed goes on when its command is
 given again; many processes may share a study.
 
---workers 4 runs four cells at a time, each in its own process on a quarter of the cores. On a CPU that makes more steps
-in all: small models gain little from a second core. On accelerators one run already uses the device. --cluster FILE.py
-submits each cell as a job of SLURM (scripts/sweeps/cluster.py), --cluster local as a process.
+--workers 4 runs four cells at a time, each in its own process on a quarter of the cores, with the results of one at a
+time to the bit. On a CPU that makes more steps in all: small models gain little from a second core. On accelerators one
+run already uses the device. --cluster FILE.py submits each cell as a job of SLURM (scripts/sweeps/cluster.py),
+--cluster local as a process.
 
 A config may define unneeded(config, finished) -> str | None: the reason to leave a cell out, given the result.json
 contents of all cells of this sweep with the same overrides that have finished. Cells run in the order of sweep(), so a

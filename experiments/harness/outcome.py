@@ -11,7 +11,7 @@ _END = 8  # bytes, the same in every PNG
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """What a finished run found, to the bit: two runs of a config on as many cores have the same.
+    """What a finished run found, to the bit: two runs of a config with as many threads of XLA have the same.
 
     Fails where a file is not whole.
     """

@@ -27,6 +27,7 @@ from experiments.harness.experiment import PyTree
 from experiments.harness.settings import choose
 
 _AXIS = "devices"
+_THREADS = "PJRT_NPROC"  # sets the number of XLA's threads on a CPU; default: that of cores
 _PATIENCE_MS = 3_600_000  # how long processes wait for the slowest
 _ALONG, _WHOLE = PartitionSpec(_AXIS), PartitionSpec()
 # placement -> (uses every device, split of the seeds, split of the batch, whether a device takes its seeds in turn)
@@ -140,11 +141,26 @@ def shares_of_cores(workers: int | None = None) -> list[set[int]]:
     Raises:
       UserError: more workers than cores.
     """
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count())
+    cores = _cores()
     workers = workers or len(cores)
     if workers > len(cores):
         raise UserError(f"{workers} workers, but this process has {len(cores)} cores")
     return [set(cores[first::workers]) for first in range(workers)]
+
+
+def as_many_threads() -> dict[str, str]:
+    """The environment in which XLA has as many threads on a CPU as here, on whatever share of the cores.
+
+    Sums are split among threads, so that the last bits of a result depend on their number.
+    """
+    return {_THREADS: os.environ.get(_THREADS, str(len(_cores())))}
+
+
+def _cores() -> list[int]:
+    """The cores of this process, also where the thread that asks has a share of them."""
+    return (
+        sorted(os.sched_getaffinity(os.getpid())) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count()))
+    )
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ending
+from experiments.harness import ending, placement
 from experiments.harness.errors import Diverged, UserError
 from experiments.harness.results import load_results
 
@@ -41,7 +41,8 @@ def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] =
     wait_until_free(path)
     command = [sys.executable, "-m", "experiments.run", *arguments]
     pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, **pipes, env=ending.environment_of_children()) as process:
+    environment = ending.environment_of_children() | placement.as_many_threads()
+    with subprocess.Popen(command, **pipes, env=environment) as process:
         try:
             said = _said(process, watch)
         except BaseException:

@@ -1,5 +1,6 @@
 """The cores that processes share."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from experiments.harness.errors import UserError
-from experiments.harness.placement import on_cores, shares_of_cores
+from experiments.harness.placement import as_many_threads, on_cores, shares_of_cores
 
 
 def test_every_core_goes_to_one_worker():
@@ -29,3 +30,14 @@ def test_a_process_stays_on_the_cores_of_its_thread():
         command = [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"]
         assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == str(share)
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot hold a process on some cores")
+def test_a_thread_on_a_share_of_the_cores_asks_for_all_threads(monkeypatch):
+    (everything,) = shares_of_cores(1)
+    one_core = on_cores({max(everything)})
+    with concurrent.futures.ThreadPoolExecutor(1) as worker:
+        monkeypatch.delenv("PJRT_NPROC", raising=False)
+        assert worker.submit(one_core(as_many_threads)).result() == {"PJRT_NPROC": str(len(everything))}
+        monkeypatch.setenv("PJRT_NPROC", "7")
+        assert worker.submit(as_many_threads).result() == {"PJRT_NPROC": "7"}
