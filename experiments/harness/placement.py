@@ -10,10 +10,12 @@ The same program runs under every placement; only the shardings differ, and how 
 JAX's pmap is today a wrapper over the same machinery, so there is no separate path for it.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 
 import jax
@@ -28,6 +30,7 @@ from experiments.harness.settings import choose
 
 _AXIS = "devices"
 _THREADS = "PJRT_NPROC"  # sets the number of XLA's threads on a CPU; default: that of cores
+_JOIN_S = 300  # how long a process waits for the others to come
 _PATIENCE_MS = 3_600_000  # how long processes wait for the slowest
 _ALONG, _WHOLE = PartitionSpec(_AXIS), PartitionSpec()
 # placement -> (uses every device, split of the seeds, split of the batch, whether a device takes its seeds in turn)
@@ -102,14 +105,34 @@ def initialize_hosts() -> None:
 
     That is where JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID), or in a step of a SLURM
     job with several tasks, which SLURM's own variables describe. Raises UserError where one of the three is missing or
-    cannot be, and RuntimeError where JAX has no device to run on.
+    cannot be or a process does not come, and RuntimeError where JAX has no device to run on.
     """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
-        jax.distributed.initialize(*_process(address))
+        _join(f"JAX_COORDINATOR_ADDRESS={address}", *_process(address))
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # set by srun alone: not in a job's own script
-        jax.distributed.initialize(cluster_detection_method="slurm")
+        _join("the step of SLURM", cluster_detection_method="slurm")
     jax.devices()
+
+
+def _join(run: str, *arguments, **options) -> None:
+    """Waits until all processes of a run are there, in a thread: JAX itself hears no signal and gives up by abort().
+
+    Raises UserError where they do not come.
+    """
+    joined: concurrent.futures.Future = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            joined.set_result(jax.distributed.initialize(*arguments, initialization_timeout=2 * _JOIN_S, **options))
+        except Exception as error:
+            joined.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        joined.result(_JOIN_S)
+    except TimeoutError as error:
+        raise UserError(f"{run}: not all of its processes came within {_JOIN_S} s") from error
 
 
 def _process(address: str) -> tuple[str, int, int]:

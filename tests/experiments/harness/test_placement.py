@@ -32,6 +32,19 @@ def test_a_process_stays_on_the_cores_of_its_thread():
     assert os.sched_getaffinity(0) == before
 
 
+def test_a_process_whose_run_does_not_come_says_so_in_a_line():
+    """Where nobody listens, and JAX would end the process by abort() after a while."""
+    here = {"JAX_COORDINATOR_ADDRESS": "localhost:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1"}
+    code = """
+from experiments import run
+from experiments.harness import placement
+placement._JOIN_S = 1
+raise SystemExit(run.main(["run", "--config=configs/intention/sine.py:model=attention,preset=tiny"]))"""
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | here, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "error: JAX_COORDINATOR_ADDRESS=localhost:1: not all of its processes came within 1 s\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system cannot hold a process on some cores")
 def test_a_thread_on_a_share_of_the_cores_asks_for_all_threads(monkeypatch):
     (everything,) = shares_of_cores(1)
