@@ -1,5 +1,6 @@
 """How a process ends before its work is done: by a signal, or with the process that started it."""
 
+import atexit
 import contextlib
 import os
 import shlex
@@ -14,12 +15,15 @@ from experiments.harness.errors import Stopped
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PARENT = "KVQ_JAX_PARENT"  # the process to end with
-_LOOK_EVERY_S, _PATIENCE_S = 0.5, 10.0
+_LOOK_EVERY_S, _AGAIN_S, _PATIENCE_S = 0.5, 0.01, 10.0
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Within it Ctrl-C and SIGTERM raise Stopped, once: a second signal ends the process as it would any other."""
+    """Within it Ctrl-C and SIGTERM raise Stopped, once: a second signal ends the process as it would any other.
+
+    A signal that comes amid a callback of the garbage collector, which lets no error out, comes again.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -29,12 +33,32 @@ def stoppable() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
         raise Stopped(number)
 
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    def again(unraisable):
+        if not isinstance(unraisable.exc_value, Stopped):
+            return hook(unraisable)
+        for each in _SIGNALS:
+            signal.signal(each, stop)
+        threading.Timer(_AGAIN_S, os.kill, (os.getpid(), unraisable.exc_value.number)).start()
+
+    before, hook = {number: signal.signal(number, stop) for number in _SIGNALS}, sys.unraisablehook
+    sys.unraisablehook = again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def leave_at_exit(code: int) -> None:
+    """Lets the process end with `code` where Python would begin to take itself down, which aborts threads of JAX."""
+
+    def leave():
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+
+    atexit.register(leave)
 
 
 def environment_of_children() -> dict[str, str]:

@@ -24,7 +24,7 @@ class Stopped(BaseException):
 
     def __init__(self, number: int):
         super().__init__(signal.Signals(number).name)
-        self.exit_code = 128 + number
+        self.number, self.exit_code = number, 128 + number
 
 
 class Diverged(Exception):

@@ -78,7 +78,6 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
             _tidy(path)
-            (path / _ERROR).unlink(missing_ok=True)
             write_text(path / "config.json", config_json(config))
         except OSError as error:
             raise UserError(f"cannot write to the run folder {path}: {error.strerror}") from error
@@ -154,7 +153,10 @@ def check_ownership(path: Path, config: ConfigDict | None) -> None:
 
 
 def tidy(path: Path) -> bool:
-    """Removes what a killed process left unfinished in a run folder; False where another one is at work in it."""
+    """Removes what a process that was ended left unfinished in a run folder, and its error.txt.
+
+    False where another one is at work in it.
+    """
     try:
         with _locked(path):
             _tidy(path)
@@ -164,7 +166,7 @@ def tidy(path: Path) -> bool:
 
 
 def _tidy(path: Path) -> None:
-    for left in filter(_is_unfinished, path.iterdir()):
+    for left in (*filter(_is_unfinished, path.iterdir()), path / _ERROR):
         left.unlink(missing_ok=True)
 
 

@@ -153,6 +153,7 @@ def test_damage_that_a_run_goes_on_over(config, copy, kept):
         assert "metrics.jsonl was lost or changed up to step 4" in told
         shutil.copy(kept / "metrics.jsonl", copy)
     (copy / "figure.png").rename(copy / ".figure.png.x7_1.part")  # killed while it drew
+    (copy / "error.txt").write_text("a full disk")  # or ended by it
     again, told = run(config, copy)
     assert "already finished" in told and {path.name for path in copy.iterdir()} == {
         path.name for path in kept.iterdir()

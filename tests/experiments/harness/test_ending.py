@@ -1,6 +1,7 @@
 """How a command ends: in one line, with an exit code that says why."""
 
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from experiments.harness import command_line, ending
-from experiments.harness.errors import ConfigError, Diverged
+from experiments.harness.errors import ConfigError, Diverged, Stopped
 from tests import in_process
 from tests.processes import ROOT
 
@@ -45,18 +46,44 @@ def test_debug_shows_where(capsys):
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_one_line_that_says_how_to_go_on(number, code, capsys):
+def test_a_signal_is_one_line_that_says_how_to_go_on(number, code, capsys, monkeypatch):
     def command(argv):
         os.kill(os.getpid(), number)
         time.sleep(60)
 
-    before = signal.getsignal(number)
+    before, left = signal.getsignal(number), []
+    monkeypatch.setattr(ending, "leave_at_exit", left.append)
     argv = ["program", "--restart", "--config=a b.py", "--restart=true", "--norestarts"]
     assert command_line.guarded(command, argv, cache=False) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: stopped by {number.name}; this goes on: ")
     assert line.endswith(" '--config=a b.py' --norestarts")
-    assert signal.getsignal(number) == before
+    assert signal.getsignal(number) == before and left == [code]
+
+
+def test_a_signal_amid_a_garbage_collection_is_not_lost():
+    """Its callbacks let no error out, and JAX has one that often runs."""
+    calls, hook = [], sys.unraisablehook
+
+    def collected(phase, info):
+        calls.append(phase)
+        if len(calls) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    gc.callbacks.append(collected)
+    try:
+        with ending.stoppable(), pytest.raises(Stopped, match="SIGTERM"):
+            gc.collect()
+            time.sleep(60)
+    finally:
+        gc.callbacks.remove(collected)
+    assert calls and sys.unraisablehook is hook
+
+
+def test_a_process_leaves_before_python_takes_itself_down():
+    code = "import atexit; from experiments.harness import ending; atexit.register(print, 'late'); print('words'); "
+    done = subprocess.run([sys.executable, "-c", code + "ending.leave_at_exit(130)"], cwd=ROOT, capture_output=True)
+    assert done.returncode == 130 and done.stdout == b"words\n"
 
 
 def test_a_child_ends_with_the_process_that_started_it():
