@@ -2,6 +2,7 @@
 
 import dataclasses
 import html.parser
+import re
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_the_readme_says_findings_alone(results):
     listed = [" ".join(item.split()) for item in text.partition("\n\n![")[0].split("\n- ")[1:]]
     known = {finding.text for groups in findings_of(results).values() for group in groups for finding in group.findings}
     assert len(listed) == 3 and set(listed) <= known
+
+
+def test_the_readme_has_the_times_that_were_measured():
+    text = (ROOT / "README.md").read_text().partition("CMANP's memory is constant")[2].partition("\n\n")[0]
+    measured = (RESULTS / "benchmarks" / "np_two_cpu_cores.txt").read_text()
+    said = re.findall(r"[\d.]+ (?:s|GiB|GFLOP/s)\b", text)
+    assert len(said) == 6 and [number for number in said if number not in measured] == []
 
 
 @pytest.mark.parametrize("name", catalogue.names("findings"))
