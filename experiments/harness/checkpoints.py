@@ -14,7 +14,8 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
-from experiments.harness.errors import UserError, first_line
+from experiments.harness import ending
+from experiments.harness.errors import Stopped, UserError, first_line
 from experiments.harness.placement import Placement, on_host
 from experiments.harness.run_directory import AFRESH
 from experiments.harness.step import TrainState
@@ -54,12 +55,12 @@ class Checkpoints:
 
         Raises OSError where the disk is full.
         """
-        if step in self._manager.all_steps():
-            self._manager.delete(step)
         fields = dataclasses.asdict(record) | {_DIGEST: _digest(state, record)}
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(fields))
         try:
-            with _hushed():
+            with ending.undisturbed(), _hushed():
+                if step in self._manager.all_steps():
+                    self._manager.delete(step)
                 self._manager.save(step, args=arguments, force=True)
         except Exception as error:
             raise _of_the_system(error, self._folder) from error
@@ -85,7 +86,7 @@ class Checkpoints:
         steps = sorted(self._manager.all_steps(), reverse=True) if only is None else [only]
         for step in steps:
             try:
-                with _hushed():
+                with ending.undisturbed(), _hushed():
                     return self._whole(step, target)
             except Exception as error:  # a damaged file can end in any error of orbax, tensorstore, JSON or zstd
                 say(f"note: the checkpoint {self._folder / str(step)} is damaged: {first_line(error)[:_LONGEST]}")
@@ -110,7 +111,8 @@ def _hushed() -> Iterator[None]:
     """Keeps orbax from telling at length what it raises too; after an error for good, since its tasks go on telling."""
     hooks = sys.unraisablehook, sys.excepthook
     loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
-    sys.unraisablehook = sys.excepthook = lambda *given: None
+    sys.unraisablehook = lambda given: hooks[0](given) if isinstance(given.exc_value, Stopped) else None
+    sys.excepthook = lambda *given: None
     for logger in loggers:
         logger.disabled = True
     yield

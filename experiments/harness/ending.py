@@ -50,6 +50,30 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within it Ctrl-C and SIGTERM wait for its end: for what should not be left half done. A second one does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+
+    def wait(number, frame):
+        came.append(number)
+        if len(came) > 1:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    before = {number: signal.signal(number, wait) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def leave_at_exit(code: int) -> None:
     """Lets the process end with `code` where Python would begin to take itself down, which aborts threads of JAX."""
 

@@ -80,6 +80,16 @@ def test_a_signal_amid_a_garbage_collection_is_not_lost():
     assert calls and sys.unraisablehook is hook
 
 
+def test_a_signal_waits_for_the_end_of_what_must_not_be_disturbed():
+    done = []
+    with ending.stoppable(), pytest.raises(Stopped, match="SIGINT"):
+        with ending.undisturbed():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("whole")
+        done.append("late")
+    assert done == ["whole"]
+
+
 def test_a_process_leaves_before_python_takes_itself_down():
     code = "import atexit; from experiments.harness import ending; atexit.register(print, 'late'); print('words'); "
     done = subprocess.run([sys.executable, "-c", code + "ending.leave_at_exit(130)"], cwd=ROOT, capture_output=True)
