@@ -72,10 +72,13 @@ class Cell:
 
 
 def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: float = 1.0) -> Cell:
-    """The mean of a metric times `scale`, and as many of its standard errors; missing where there is no summary."""
+    """The mean of a metric times `scale`, and as many of its standard errors; missing where there is no summary.
+
+    A single number, such as a time, has no standard error.
+    """
     if summary is None:
         return Cell()
-    sem = summary["sem"]
+    sem = None if "n" in summary and summary["n"] == 1 else summary["sem"]
     error = None if sem is None else errors * scale * sem
     return Cell(scale * _or_nan(summary["mean"]), error, run=summary.get("run"))
 
