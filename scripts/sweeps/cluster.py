@@ -25,7 +25,7 @@ from typing import Any
 
 from experiments.harness import config_files, ending
 from experiments.harness.errors import ConfigError, UserError
-from scripts.sweeps.processes import Broken, Ended, outcome
+from scripts.sweeps.processes import Broken, Ended, result_of
 
 _LOCAL = ("local", dict(timeout_min=60 * 24 * 30), 0)  # CLUSTER, PARAMETERS, REQUEUES of --cluster local
 _LOOK_EVERY_S, _ASK_EVERY_S, _LATE_S = 1.0, 15.0, 15.0
@@ -116,7 +116,7 @@ class Cluster:
             code, said = job.task(0).result()
         except Exception as error:  # whatever submitit made of the job's end
             raise Broken(f"job {job.job_id}: {_last_line(error)}: see {job.task(0).paths.stderr}") from error
-        return outcome(code, said, path)
+        return result_of(code, said, path)
 
     def _submitted(self, arguments: list[str], path: Path) -> Any:
         """The job of a run folder: the one there is, else a new one."""

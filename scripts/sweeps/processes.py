@@ -48,7 +48,7 @@ def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] =
         except BaseException:
             ending.end(process)
             raise
-    return outcome(process.returncode, said, path)
+    return result_of(process.returncode, said, path)
 
 
 def _said(process: subprocess.Popen, watch: Callable[[], None]) -> str:
@@ -60,7 +60,7 @@ def _said(process: subprocess.Popen, watch: Callable[[], None]) -> str:
             watch()
 
 
-def outcome(code: int, said: str, path: Path) -> dict[str, Any]:
+def result_of(code: int, said: str, path: Path) -> dict[str, Any]:
     """The result.json content of the run in `path`, whose process ended with `code` and said this on stderr.
 
     Raises Diverged and UserError as the run did, Ended where a signal ended it, Broken where something else did.

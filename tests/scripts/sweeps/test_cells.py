@@ -15,7 +15,7 @@ from experiments.harness.errors import ConfigError, Diverged, UserError
 from experiments.harness.run_directory import config_hash, default_path
 from scripts.sweeps import cluster, space
 from scripts.sweeps.cells import cells
-from scripts.sweeps.processes import Broken, Ended, outcome, wait_until_free
+from scripts.sweeps.processes import Broken, Ended, result_of, wait_until_free
 
 RATE, SEED = "optimizer.learning_rate", "train.seed"
 
@@ -167,7 +167,7 @@ def test_a_package_that_is_missing_is_one_line(package, needing, tmp_path, monke
 )
 def test_the_end_of_a_process_is_told_as_it_was(code, said, kind, message, tmp_path):
     with pytest.raises(kind, match=message) as raised:
-        outcome(code, said, tmp_path)
+        result_of(code, said, tmp_path)
     assert type(raised.value) is kind and not isinstance(raised.value, ConfigError)
 
 

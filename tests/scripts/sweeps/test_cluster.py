@@ -12,7 +12,7 @@ import pytest
 
 from experiments.harness.errors import UserError
 from scripts.sweeps import cluster
-from scripts.sweeps.processes import Broken, outcome
+from scripts.sweeps.processes import Broken, result_of
 from tests.processes import ROOT
 
 pytest.importorskip("submitit")
@@ -59,7 +59,7 @@ def test_a_job_is_requeued_so_often_and_no_more_and_tells_how_its_run_ended(monk
     code, said = job()
     assert code == UserError.exit_code and "nothing.py" in said
     with pytest.raises(UserError, match="nothing.py"):
-        outcome(code, said, Path("run"))
+        result_of(code, said, Path("run"))
 
 
 @pytest.mark.parametrize(
