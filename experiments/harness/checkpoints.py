@@ -48,7 +48,8 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
-        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+        with _hushed():  # a checkpoint that a full disk cut short is passed over by `restore`, which says so
+            self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, step: int, state: TrainState, record: Record) -> None:
         """Adds a checkpoint and lets the oldest go. A save of the same step by a killed run is overwritten.

@@ -104,7 +104,7 @@ class Cluster:
             except Ended:
                 raise
             except Exception:
-                job.cancel(check=False)
+                _cancel(job)
                 raise
             now = time.monotonic()
             if lost and now - lost > _LATE_S:
@@ -130,6 +130,14 @@ class Cluster:
         job = self.executor.submit(Job(arguments, self.requeues))
         mark.write_text(job.job_id)
         return job
+
+
+def _cancel(job: Any) -> None:
+    """Ends a job. A process of this machine is killed: in the background of a shell it ignores submitit's SIGINT."""
+    job.cancel(check=False)
+    process = getattr(job, "_process", None)
+    if process is not None:
+        process.kill()  # the run that it has started ends with it
 
 
 def _is_there(job: Any) -> bool:

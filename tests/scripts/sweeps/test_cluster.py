@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,10 @@ def test_a_job_returns_what_its_run_wrote(local, tmp_path, monkeypatch):
     assert content == json.loads((path / "result.json").read_text()) and content["steps"] == 20 and watched
 
 
-def test_what_a_watch_raises_cancels_the_job(local, tmp_path, monkeypatch):
+def test_what_a_watch_raises_cancels_the_job(local, tmp_path, monkeypatch, request):
+    """Also where jobs ignore Ctrl-C, as do those of a sweep that a shell runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     monkeypatch.chdir(ROOT)
     submitted = []
     submit = local.executor.submit
