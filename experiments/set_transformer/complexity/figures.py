@@ -28,36 +28,34 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
 def _drawn(run: Result, path: Path) -> Path:
     how = run.config["measurement"]
     figure, (axes,) = drawing.new_figure(1, len(_PANELS), width=4.2, height=3.8)
-    rows, looks = [], []
+    rows, blocks = [], {block: _COLOURS[run.config["blocks"][block]["name"]] for block in blocks_of(run)}
     for axis, (quantity, title) in zip(axes, _PANELS.items()):
         for phase in how["phases"]:
-            for block in blocks_of(run):
+            for block, colour in blocks.items():
                 found = {size: number(run, quantity, phase, block, size) for size in how["sizes"]}
                 known = {size: cell.mean for size, cell in found.items() if cell.known}
-                name = run.config["blocks"][block]["name"]
-                look = dict(color=_COLOURS[name], label=f"{label_of(run, block)}, {phase}", markersize=3.5)
-                look |= _LINES[phase]
-                axis.plot(list(known), list(known.values()), **look)
-                looks += [look] if axis is axes[0] else []
+                axis.plot(list(known), list(known.values()), color=colour, markersize=3.5, **_LINES[phase])
                 rows += [(quantity, block, phase, size, mean) for size, mean in known.items()]
         axis.set(xscale="log", yscale="log", xlabel="elements of a set", title=title)
         _slopes(axis, how["sizes"])
         drawing.plain_ticks(axis.xaxis, how["sizes"])
         drawing.plain_ticks(axis.yaxis)
+    looks = [dict(color=colour, label=label_of(run, block)) for block, colour in blocks.items()]
+    looks += [dict(color=drawing.INK, label=phase, markersize=3.5, **_LINES[phase]) for phase in how["phases"]]
     drawing.legend_below(figure, looks)
     figure.suptitle(f"preset {run.preset}, {run.content['device']}", fontsize=9)
     return drawing.save(figure, path, ["quantity", "block", "phase", "elements", "ms or 10^9"], rows)
 
 
 def _slopes(axis, sizes: Sequence[int]) -> None:
-    """Thin lines of the slopes of a linear and a quadratic growth, from the middle of the panel's left side."""
+    """Thin lines in the upper left corner that grow with n and with its square, over a decade."""
     low, high = axis.get_ylim()
-    start, left, right = (low * high) ** 0.5, sizes[0], sizes[-1]
+    left, right = sizes[0], min(10 * sizes[0], sizes[-1])
+    start = high / 2 / (right / left) ** 2
     for slope, word in _SLOPES.items():
-        end = min(right, left * (high / start) ** (1 / slope))
-        top = start * (end / left) ** slope
-        axis.plot([left, end], [start, top], color=drawing.GREY, linewidth=0.7)
-        axis.annotate(word, (end, top), color=drawing.GREY, fontsize=7.5, ha="right", va="bottom")
+        end = start * (right / left) ** slope
+        axis.plot([left, right], [start, end], color=drawing.GREY, linewidth=0.7)
+        axis.annotate(word, (right, end), color=drawing.GREY, fontsize=7.5, ha="left", va="bottom")
     axis.set_ylim(low, high)
 
 
