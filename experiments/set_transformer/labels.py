@@ -20,7 +20,7 @@ def own_op(result: Result) -> bool:
 
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
-_FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
+_FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "images": "seen", "form": "code"}
 # Images, the papers' first.
 _SOURCES = (
     *("celeba", "omniglot", "cifar100", "hdf5", "off"),
@@ -29,7 +29,7 @@ _SOURCES = (
 
 
 def variant(result: Result) -> tuple[bool, ...]:
-    """What results in one table have in common: small sets, the paper's protocol and the code's form come first."""
+    """What results in one table have in common: small sets, the paper's protocol and the code's form first."""
     return tuple(axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
 
 
