@@ -42,7 +42,7 @@ def products(queries, keys, dim):
     ids=["sab", "isab", "pma"],
 )
 def test_operations_are_those_of_the_products_by_hand(block, products_of):
-    """What is not a product, the softmax and the rest of a row, is less than a fifth of them, and nothing is missing."""
+    """What is not a product, the softmax and the rest of a row, is less than a fifth of them; nothing is missing."""
     for n in (200, 400):
         counted = operations(experiment.forward(block, n, 32))
         assert 1 <= counted / products_of(n) < 1.2

@@ -103,6 +103,8 @@ def test_features_of_a_file_are_centred_and_scaled_by_one_number(folder):
         ("preset=tiny", {"task.clusters": 11}, ConfigError, "config.task.clusters: 11 of 10 classes"),
         ("preset=tiny", {"task.max_size": 900}, ConfigError, "900 of 4 classes with 7.. images in all"),
         ("preset=tiny", {"model.out_features": 100}, ConfigError, "100 numbers for a component of 64 dimensions"),
+        ("preset=tiny,images=unseen", {}, ConfigError, "digits have no images apart"),
+        ("preset=tiny", {"data.test_images": "tset"}, ConfigError, "did you mean 'test'"),
         ("preset=tiny", {"data.name": "digit"}, ConfigError, "did you mean 'digits'"),
         ("preset=paper", {}, DataError, "--data_dir"),
     ],
