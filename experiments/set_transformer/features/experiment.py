@@ -20,7 +20,7 @@ from experiments.data import cifar, image_features, sources
 from experiments.data.dataset import SPLITS
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.experiment import DATA, NO_DATA, Experiment
 from experiments.set_transformer.clustering.experiment import clustering
 from experiments.tasks.labelled_features import Features, LabelledFeatures
 
@@ -31,7 +31,7 @@ SECTIONS = ("task", "data", "model")
 class DataSettings:
     """The config's `data` section."""
 
-    name: str  # a key of DATA
+    name: str  # a key of SETS
     source: str  # of the images: 'archive' or 'tfds', 'digits' of digits
     file: str  # of features, absolute or relative to --data_dir; not used by digits
     test_images: str  # 'train': test sets are of training images; 'test': of those that no encoder was trained on
@@ -44,12 +44,18 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
     task = settings.build(LabelledFeatures, config.task, "config.task")
     own = settings.build(DataSettings, config.data, "config.data")
-    found, facts = settings.choose(DATA, own.name, "config.data.name")(own, data_dir)
+    found, facts = settings.choose(SETS, own.name, "config.data.name")(own, data_dir)
     splits = {split: _scaled(*found[split], found["train"][0]) for split in ("train", own.test_images)}
     for features in splits.values():
         _check_sizes(task, features)
     data = dict.fromkeys(NO_DATA, splits["train"]) | {"test": splits[own.test_images]}
-    return clustering(task, splits["train"].feature.shape[1], config, evaluation, data=data, facts=facts)
+    made = clustering(task, splits["train"].feature.shape[1], config, evaluation, data=data, facts=facts)
+
+    def examples(*arguments):
+        found = made.examples(*arguments)
+        return {f"{DATA}x" if name == "x" else name: array for name, array in found.items()}
+
+    return dataclasses.replace(made, examples=examples)
 
 
 def _cifar100(own: DataSettings, data_dir: str | None) -> tuple[dict[str, tuple], dict]:
@@ -71,7 +77,7 @@ def _digits(own: DataSettings, data_dir: str | None) -> tuple[dict[str, tuple], 
 
 
 # Name of a data set -> function(settings, data_dir) -> parts, facts.
-DATA = {"cifar100": _cifar100, "digits": _digits}
+SETS = {"cifar100": _cifar100, "digits": _digits}
 
 
 def _scaled(feature: np.ndarray, label: np.ndarray, training: np.ndarray) -> Features:
