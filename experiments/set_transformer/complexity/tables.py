@@ -11,7 +11,9 @@ from experiments.set_transformer.labels import own_op, variant
 CONFIG = "set_transformer/complexity"
 CONFIGS = (CONFIG,)
 SCALES = {"time": 1e3, "operations": 1e-9, "memory": 2**-20}  # to milliseconds, 10^9 operations, MiB
-_FIRST = 1000  # elements from which growth is read: below it what does not grow with n shows
+# Elements from which growth is read: below them what does not grow with n shows, and at about a thousand XLA begins to
+# evaluate attention without holding all scores, which takes longer.
+_FIRST = 2000
 _LABELS = {
     "sab": lambda section: "SAB",
     "isab": lambda section: f"ISAB ({section['num_inducing']})",
@@ -49,13 +51,15 @@ def number(run: Result, quantity: str, phase: str, block: str, size: int) -> Cel
     return dataclasses.replace(found, error=None)
 
 
-def power(run: Result, quantity: str, phase: str, block: str) -> float | None:
-    """p of a growth with n^p from _FIRST elements, or the size before the last if that is less, to the last.
-
-    None where a number is missing, or is 0.
-    """
+def ends(run: Result) -> tuple[int, int]:
+    """The sizes between which growth is read: _FIRST elements, or the next that there is, and the last."""
     *before, last = run.config["measurement"]["sizes"]
-    first = min([size for size in before if size >= _FIRST] or before[-1:], default=last)
+    return min([size for size in before if size >= _FIRST] or before[-1:], default=last), last
+
+
+def power(run: Result, quantity: str, phase: str, block: str) -> float | None:
+    """p of a growth with n^p between `ends`; None where a number is missing, or is 0."""
+    first, last = ends(run)
     cells = [number(run, quantity, phase, block, size) for size in (first, last)]
     if first == last or not all(cell.known and cell.mean > 0 for cell in cells):
         return None
@@ -73,13 +77,14 @@ def run_table(results: Sequence[Result]) -> Table:
             powers = [power(run, quantity, phase, block) for quantity in SCALES]
             powers = [MISSING if found is None else Cell(found, decimals=2, run=run) for found in powers]
             rows.append((f"{label_of(run, block)}, {phase}", [*times, *powers]))
-    first = next((size for size in how["sizes"] if size >= _FIRST), how["sizes"][-2])
+    first, last = ends(run)
     caption = (
         f"Milliseconds of one set of n elements of width {how['features']} on {run.content['device']}, median of "
         f"{how['turns']}; preset {run.preset}, form={run.axes['form']}, op={run.axes['op']}. Beside them p of a growth "
-        f"with n^p from n = {first} to {how['sizes'][-1]}, of the time, the operations that the compiler counts, and "
+        f"with n^p from n = {first} to {last}, of the time, the operations that the compiler counts, and "
         "the memory that the compiled program needs beside its arguments and its result. 'gradient' is that of the "
-        "parameters, with the pass forward. Missing: it did not fit in memory."
+        "parameters, with the pass forward. Above a thousand elements XLA may evaluate attention without holding all "
+        "scores. Missing: it did not fit in memory."
     )
     heads = ["block", *(f"n = {size}" for size in how["sizes"]), *(f"p of {name}" for name in SCALES)]
     title = "Blocks of the Set Transformer by the number of elements"

@@ -119,6 +119,7 @@ def test_a_tiny_run_and_its_table(tmp_path):
     result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
     found = {name.removeprefix("trained/"): summary["mean"] for name, summary in result.metrics.items()}
     assert found["ari_oracle"] > 0.7 and found["ari_oracle"] > found["ari0"] and found["ll0"] < found["ll1"]
+    assert "data/x" in result.examples and "x" not in result.examples  # what scripts.collect leaves out
     table = TABLES["set_transformer/features"]([result])
     rows = dict(table.rows)
     assert rows["rFF + Pooling (mean)"][0].mean == found["ari0"] and rows["rFF + PMA"][3].text() == "0.7670"
