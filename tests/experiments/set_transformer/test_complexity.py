@@ -12,6 +12,7 @@ from rich.console import Console
 from configs.set_transformer import complexity as config_file
 from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.findings import said
 from experiments.harness.launch import Options, launch
 from experiments.harness.programs import operations
 from experiments.set_transformer.complexity import experiment, figures, tables
@@ -78,6 +79,19 @@ def test_a_power_is_read_from_the_larger_sizes(result):
     assert list(rows)[:3] == ["SAB, forward", "ISAB (16), forward", "PMA (4), forward"] and len(rows) == 6
     assert [cell.text() for cell in rows["PMA (4), gradient"][-3:]] == ["2.00", "1.00", "0.00"]
     assert rows["SAB, forward"][1].mean == pytest.approx(4 * 3e3)
+
+
+def test_findings_read_the_powers_and_hold_where_isab_is_linear_and_sab_is_not(result):
+    find = catalogue.find("findings", "set_transformer/complexity")
+    (ratio, grows), why = said(find, [powered(result, time=2, operations=2)])
+    assert why is None and not grows.holds and "2.00, its time with that of 2.0" in grows.text
+    assert not ratio.holds and "On a set of 16 elements SAB takes 1.0 times as long as ISAB (16)" in ratio.text
+    assert said(find, [])[1] == "no result of set_transformer/complexity"
+    made = powered(result, time=2, operations=2)
+    made.metrics["operations/forward/isab@64"]["mean"] = made.metrics["operations/forward/isab@32"]["mean"] * 2
+    assert said(find, [made])[0][1].holds
+    del made.metrics["time/forward/sab@64"]
+    assert said(find, [made]) == ([], "set_transformer/complexity: a block did not fit in memory")
 
 
 def test_what_does_not_fit_is_counted_and_not_run(monkeypatch, tmp_path):
