@@ -14,8 +14,8 @@ images  seen: all sets are of training images, whose classes the encoder was tol
 form, op   as in clustering.py
 
 Features are centred and divided by one number. `paper` has the widths of 256, three (I)SABs and two SABs behind PMA of
-the paper; --config.model.out_features is 1 + 2 d for features of another width than 512, such as --config.data.file=
-cifar100_resnet34.npz may have, by a ResNet that was trained on ImageNet. `quick` has a quarter of the width.
+the paper. --config.data.file=FILE has features by another network, such as the ResNet of prepare_data; of a width d
+that is not 512 they need --config.model.out_features, 1 + 2 d. `quick` has a quarter of the width.
 """
 
 from ml_collections import ConfigDict

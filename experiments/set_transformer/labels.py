@@ -20,7 +20,7 @@ def own_op(result: Result) -> bool:
 
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
-_FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "images": "seen", "form": "code"}
+_FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
 # Images, the papers' first.
 _SOURCES = (
     *("celeba", "omniglot", "cifar100", "hdf5", "off"),

@@ -3,10 +3,10 @@
 Everything but the data is as in experiments/set_transformer/clustering. The oracle is the mixture with the moments of
 the classes, since no mixture is true of features.
 
-The features are those of an encoder (experiments/set_transformer/encoder) that was told the classes of CIFAR-100's
+Those of CIFAR-100 are meant to be by an encoder (experiments/set_transformer/encoder) that was told the classes of the
 training images, and of no test image. With test_images='train', as in the paper, all sets are of the training images: a
-test set is one that was not drawn before, of images that were, and whose classes the encoder knows. With 'test', ours,
-the network is trained on the same, and its test sets are of test images, of which nobody was told a class. The
+test set is one that was not drawn before, of images that were, and whose classes the encoder was told. With 'test',
+ours, the network is trained on the same, and its test sets are of test images, of which nobody was told a class. The
 clustering itself is never told one: it maximises the likelihood of features.
 """
 

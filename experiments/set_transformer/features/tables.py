@@ -1,6 +1,7 @@
 """The Set Transformer's table of clustering features of CIFAR-100, from results; and the table of one run."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ CONFIGS = (CONFIG,)
 _METRICS = ("ari0", "ari1")
 
 
-def features(results: Sequence[Result]) -> Table | None:
-    """Every model: one preset, one kind of features, one form. None without results."""
+def features(results: Sequence[Result], which: str = "seen") -> Table | None:
+    """Every model: one preset, one kind of features, one form, test sets of one kind. None without results."""
     own = [result for result in results if result.name == CONFIG and own_op(result)]
+    own = [result for result in own if result.axes.get("images", "seen") == which]  # earlier results have no such axis
     found = comparable(own, CONFIG, lambda result: result.axes["model"], images, variant)
     return _table(found, [model for model in FEATURES if model != ORACLE]) if found else None
 
@@ -75,4 +77,7 @@ def _cell(result: Result | None, metric: str) -> Cell:
     return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
 
 
-TABLES = {"set_transformer/features": features}
+TABLES = {
+    "set_transformer/features": features,
+    "set_transformer/features_unseen": functools.partial(features, which="unseen"),
+}
