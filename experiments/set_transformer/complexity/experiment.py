@@ -15,7 +15,8 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from experiments.harness import settings
+from experiments.harness import settings, timing
+from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import Summary, single
 from experiments.harness.programs import Program, free_memory, memory, operations, seconds
 from kvq_jax.domains import Count, Increasing, NotNegative
@@ -34,8 +35,10 @@ class Measurement:
     phases: tuple[str, ...]  # names of PHASES
     turns: Count  # of a timing, which is their median
     budget_s: NotNegative  # seconds to spend on a timing
+    clock: str  # a name of timing.CLOCKS
 
     def __post_init__(self):
+        settings.choose(timing.CLOCKS, self.clock, "clock")
         if 0 in self.sizes:
             raise ValueError("sizes: a set without elements")
         for phase in self.phases:
@@ -61,6 +64,8 @@ PHASES = {"forward": forward, "gradient": gradient}
 def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarray], dict[str, list[str]]]:
     """Metrics, no arrays, and what did not fit in memory. Raises ConfigError before anything is measured."""
     how = settings.build(Measurement, config.measurement, "config.measurement")
+    if how.clock == "processor" and jax.default_backend() != "cpu":
+        raise ConfigError(f"config.measurement.clock: 'processor' does not see the work of a {jax.default_backend()}")
     blocks = {
         name: settings.build_named(BLOCKS, section, f"config.blocks.{name}") for name, section in config.blocks.items()
     }
@@ -78,5 +83,5 @@ def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarra
         if needed > free_memory():
             too_large.append(line)
             continue
-        metrics[f"time/{line}"] = single(seconds(program, how.turns, how.budget_s))
+        metrics[f"time/{line}"] = single(seconds(program, how.turns, how.budget_s, how.clock))
     return metrics, {}, {"too_large": too_large}

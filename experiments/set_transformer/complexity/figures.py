@@ -5,9 +5,9 @@ from pathlib import Path
 
 from experiments.harness import drawing
 from experiments.harness.results import Result
-from experiments.set_transformer.complexity.tables import CONFIG, blocks_of, chosen_run, label_of, number
+from experiments.set_transformer.complexity.tables import CLOCKS, CONFIG, blocks_of, chosen_run, label_of, number
 
-_PANELS = {"time": "milliseconds", "operations": "operations that the compiler counts, 10⁹"}
+_PANELS = {"time": "{time}", "operations": "operations that the compiler counts, 10⁹"}
 _COLOURS = {"sab": drawing.RED, "isab": drawing.BLUE, "pma": drawing.AMBER}
 _LINES = {"forward": dict(linestyle="-", marker="o"), "gradient": dict(linestyle="--", marker="s")}
 _SLOPES = {1: "linear", 2: "quadratic"}
@@ -36,7 +36,7 @@ def _drawn(run: Result, path: Path) -> Path:
                 known = {size: cell.mean for size, cell in found.items() if cell.known}
                 axis.plot(list(known), list(known.values()), color=colour, markersize=3.5, **_LINES[phase])
                 rows += [(quantity, block, phase, size, mean) for size, mean in known.items()]
-        axis.set(xscale="log", yscale="log", xlabel="elements of a set", title=title)
+        axis.set(xscale="log", yscale="log", xlabel="elements of a set", title=title.format(time=CLOCKS[how["clock"]]))
         _slopes(axis, how["sizes"])
         drawing.plain_ticks(axis.xaxis, how["sizes"])
         drawing.plain_ticks(axis.yaxis)

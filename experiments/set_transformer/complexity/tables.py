@@ -14,6 +14,7 @@ SCALES = {"time": 1e3, "operations": 1e-9, "memory": 2**-20}  # to milliseconds,
 # Elements from which growth is read: below them what does not grow with n shows, and at about a thousand XLA begins to
 # evaluate attention without holding all scores, which takes longer.
 _FIRST = 2000
+CLOCKS = {"wall": "milliseconds", "processor": "milliseconds of the processor"}  # clock -> what it counts
 _LABELS = {
     "sab": lambda section: "SAB",
     "isab": lambda section: f"ISAB ({section['num_inducing']})",
@@ -79,12 +80,12 @@ def run_table(results: Sequence[Result]) -> Table:
             rows.append((f"{label_of(run, block)}, {phase}", [*times, *powers]))
     first, last = ends(run)
     caption = (
-        f"Milliseconds of one set of n elements of width {how['features']} on {run.content['device']}, median of "
-        f"{how['turns']}; preset {run.preset}, form={run.axes['form']}, op={run.axes['op']}. Beside them p of a growth "
-        f"with n^p from n = {first} to {last}, of the time, the operations that the compiler counts, and "
-        "the memory that the compiled program needs beside its arguments and its result. 'gradient' is that of the "
-        "parameters, with the pass forward. Above a thousand elements XLA may evaluate attention without holding all "
-        "scores. Missing: it did not fit in memory."
+        f"{CLOCKS[how['clock']].capitalize()} of one set of n elements of width {how['features']} on "
+        f"{run.content['device']}, median of {how['turns']}; preset {run.preset}, form={run.axes['form']}, "
+        f"op={run.axes['op']}. Beside them p of a growth with n^p from n = {first} to {last}, of the time, the "
+        "operations that the compiler counts, and the memory that the compiled program needs beside its arguments and "
+        "its result. 'gradient' is that of the parameters, with the pass forward. Above a thousand elements XLA may "
+        "evaluate attention without holding all scores. Missing: it did not fit in memory."
     )
     heads = ["block", *(f"n = {size}" for size in how["sizes"]), *(f"p of {name}" for name in SCALES)]
     title = "Blocks of the Set Transformer by the number of elements"

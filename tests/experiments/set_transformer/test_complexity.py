@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import time
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from configs.set_transformer import complexity as config_file
 from experiments import catalogue
+from experiments.harness import timing
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.findings import said
 from experiments.harness.launch import Options, launch
@@ -123,12 +125,23 @@ def test_a_run_its_table_and_its_figure(result, tmp_path):
     assert tables.TABLES["set_transformer/complexity"]([other]) is None  # another attention
 
 
+def test_the_clock_of_a_processor_stands_still_while_it_waits_and_is_not_for_accelerators(monkeypatch):
+    wait = lambda: time.sleep(0.2)
+    wall, processor = (timing.elapsed(wait, 1, clock) for clock in ("wall", "processor"))
+    assert wall >= 0.2 > 4 * processor
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    config = config_file.get_config("preset=quick")
+    with pytest.raises(ConfigError, match="config.measurement.clock: 'processor' does not see the work of a gpu"):
+        experiment.measure(config)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
         ({"measurement.phases": ("forwards",)}, "did you mean 'forward'"),
         ({"measurement.sizes": (0, 10)}, "a set without elements"),
         ({"measurement.sizes": (20, 10)}, "increasing"),
+        ({"measurement.clock": "processo"}, "did you mean 'processor'"),
         ({"blocks.sab.name": "sabb"}, "did you mean 'sab'"),
         ({"blocks.sab.dim": 0}, "at least 1"),
     ],
