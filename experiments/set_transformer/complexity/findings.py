@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Unsaid, digits
 from experiments.harness.results import Result
-from experiments.set_transformer.complexity.tables import CONFIG, chosen_run, ends, label_of, number, power
+from experiments.set_transformer.complexity.tables import CLOCKS, CONFIG, chosen_run, ends, label_of, number, power
 
 
 def growth(results: Sequence[Result]) -> Iterator[Finding]:
@@ -22,9 +22,11 @@ def growth(results: Sequence[Result]) -> Iterator[Finding]:
         raise Unsaid(f"{CONFIG}: a block did not fit in memory")
     ratio = {size: times["sab", size].mean / times["isab", size].mean for size in (first, last)}
     isab, sab = (label_of(run, block) for block in ("isab", "sab"))
+    unit = CLOCKS[run.config["measurement"]["clock"]]
     yield Finding(
         f"On a set of {first} elements {sab} takes {digits(ratio[first])} times as long as {isab}, on one of {last} "
-        f"{digits(ratio[last])} times, {digits(times['sab', last].mean)} ms beside {digits(times['isab', last].mean)}.",
+        f"{digits(ratio[last])} times, {digits(times['sab', last].mean)} beside {digits(times['isab', last].mean)} "
+        f"{unit}.",
         ratio[last] > 10 * ratio[first],
     )
     of, time = (
@@ -35,7 +37,7 @@ def growth(results: Sequence[Result]) -> Iterator[Finding]:
         raise Unsaid(f"{CONFIG}: too few sizes")
     yield Finding(
         f"From {ends(run)[0]} elements on the operations of {sab} grow with n to the power of {of['sab']:.2f}, its "
-        f"time with that of {time['sab']:.1f}; those of {isab} with {of['isab']:.2f} and {time['isab']:.1f}.",
+        f"time with that of {time['sab']:.2f}; those of {isab} with {of['isab']:.2f} and {time['isab']:.2f}.",
         of["sab"] > 1.8 and of["isab"] < 1.1,
     )
 
