@@ -1,6 +1,7 @@
 """The encoder of images: what it trains and is tested on, a run, its table, and features of its run in a file."""
 
 import io
+import json
 
 import jax
 import numpy as np
@@ -99,7 +100,11 @@ def test_features_of_a_run_are_what_it_has_before_the_classes(folder, result):
     assert test.member.shape == (100, 2) and (data.test["label"][test.member] == np.arange(100)[:, None]).all()
 
 
-def test_a_run_of_other_data_or_of_another_experiment_is_refused(folder, result):
+def test_a_run_of_other_data_or_of_another_experiment_is_refused(folder, result, tmp_path):
+    other = {name: value for name, value in result.content.items() if name != "digest"} | {"name": "intention/sine"}
+    (tmp_path / "result.json").write_text(json.dumps(other))
+    with pytest.raises(UserError, match="is a run of intention/sine, not of set_transformer/encoder"):
+        image_features.compute(tmp_path, cifar.load("archive", str(folder)), batch_size=64)
     data = cifar.load("archive", str(folder))._replace(name="CIFAR-100")
     with pytest.raises(UserError, match="was trained on CIFAR-100 .3/2 subset., not on CIFAR-100$"):
         image_features.compute(result.folder, data, batch_size=64)
