@@ -1,10 +1,13 @@
 """Computes features that experiments read: python -m scripts.prepare_data embed --weights F --out FILE.npz ...
 
     python -m scripts.prepare_data embed --weights resnet34.safetensors --data_dir DATA --out DATA/cifar100_resnet34.npz
+    python -m scripts.prepare_data embed --weights RUN --data_dir DATA --out DATA/cifar100_vgg.npz
 
-embed: the features of CIFAR-100 by a frozen ResNet with the ImageNet weights of the file F (a state dict with
-torchvision's names: .safetensors, .npz, .pt or .pth), for features=resnet34 of configs/intention/anomaly.py. Images are
-resized to 224x224: 7 GFLOP each, or 45 minutes for all 60,000 on two CPU cores.
+embed: the features of CIFAR-100 by a frozen network, of which --weights is one of two. A file F has the ImageNet
+weights of a ResNet (a state dict with torchvision's names: .safetensors, .npz, .pt or .pth), for features=resnet34 of
+configs/intention/anomaly.py. Its images are resized to 224x224: 7 GFLOP each, or 45 minutes for all 60,000 on two CPU
+cores. RUN is the folder of a run of configs/set_transformer/encoder.py, for configs/set_transformer/features.py. Its
+images stay as they are.
 """
 
 import sys
@@ -16,7 +19,9 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from kvq_jax.names import unknown
 
-_WEIGHTS = flags.DEFINE_string("weights", None, "file of the network's tensors: .safetensors, .npz, .pt or .pth")
+_WEIGHTS = flags.DEFINE_string(
+    "weights", None, "file of a network's tensors: .safetensors, .npz, .pt or .pth; or the folder of a run"
+)
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "folder of the original data archives, or of prepared TFDS data")
 _SOURCE = flags.DEFINE_string("source", "archive", "archive or tfds")
 _OUT = flags.DEFINE_string("out", None, "file to write, .npz")
@@ -35,7 +40,7 @@ def _embed() -> None:
 
     for flag in (_WEIGHTS, _OUT):
         if not flag.value:
-            raise UserError(f"--{flag.name} is missing: embed --weights FILE --data_dir DATA --out FILE.npz")
+            raise UserError(f"--{flag.name} is missing: embed --weights FILE_OR_RUN --data_dir DATA --out FILE.npz")
     out = Path(_OUT.value)
     if out.suffix != ".npz" or not out.parent.is_dir() or out.exists():
         raise UserError(f"--out {out}: expected a new file .npz in a folder that exists")

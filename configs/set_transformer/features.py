@@ -1,17 +1,21 @@
 """Amortised clustering of features of CIFAR-100: Set Transformer (Lee et al. 2019), Section 5.3.
 
-    python -m scripts.prepare_data embed --weights resnet34.safetensors --data_dir DATA --out DATA/cifar100_resnet34.npz
-    python -m scripts.sweep --config configs/set_transformer/features.py:preset=paper --data_dir DATA
+    python -m experiments.run --config configs/set_transformer/encoder.py:preset=quick --data_dir DATA
+    python -m scripts.prepare_data embed --weights RUN --data_dir DATA --out DATA/cifar100_vgg.npz
+    python -m scripts.sweep --config configs/set_transformer/features.py:preset=quick,data=cifar100 --data_dir DATA
     python -m experiments.run --config configs/set_transformer/features.py:model=isab16_pma,preset=quick
 
-data  cifar100, the default of `paper`, reads features of any width from the file of data.file, beside CIFAR-100 itself.
-      The paper's are of a VGG that was trained on these classes; what `prepare_data embed` writes is of a ResNet that
-      was trained on ImageNet. digits, the default else, are the pixels of scikit-learn's digits, under that name
+data    cifar100, the default of `paper`, reads features of any width from the file of data.file, beside CIFAR-100
+        itself. The paper's are of a VGG that was trained on these classes, as those of the first two commands are,
+        where RUN is the folder of the encoder's run. digits, the default else, are the pixels of scikit-learn's digits,
+        under that name
+images  seen: all sets are of training images, whose classes the encoder was told, as in the paper. unseen: the test
+        sets are of 100 to 200 test images, of which nobody was told a class; those to train on are as large
 form, op   as in clustering.py
 
 Features are centred and divided by one number. `paper` has the widths of 256, three (I)SABs and two SABs behind PMA of
-the paper; --config.model.out_features is 1 + 2 d for features of another width than 512. `quick` has a quarter of the
-width.
+the paper. --config.data.file=FILE has features by another network, such as the ResNet of prepare_data; of a width d
+that is not 512 they need --config.model.out_features, 1 + 2 d. `quick` has a quarter of the width.
 """
 
 from ml_collections import ConfigDict
@@ -39,12 +43,13 @@ BASES = {"preset=paper": dict(data="cifar100"), "": dict(data="digits")}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
-    """The config of one cell; axes: model, preset, data, form, op."""
+    """The config of one cell; axes: model, preset, data, images, form, op."""
     axes = common.parse_axes(
         arg,
         model=_MODELS,
         preset=common.PRESETS,
         data=("base", "cifar100", "digits"),
+        images=("seen", "unseen"),
         form=("code", "paper"),
         op=("own", *common.operators()),
     )
@@ -55,7 +60,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         experiment="set_transformer.features",
         axes=axes,
         task=dict(clusters=4, min_size=100, max_size=500),
-        data=dict(name=axes["data"], source="archive", file="cifar100_resnet34.npz"),
+        data=dict(name=axes["data"], source="archive", file="cifar100_vgg.npz", test_images="train"),
         model=common.model(
             name,
             table=SET_NETWORKS,
@@ -86,6 +91,7 @@ PARTS = {
     "data=digits": {"data": dict(source="digits"), "model": dict(out_features=129)},
 }
 EDITS = {
+    "images=unseen": {"task": dict(max_size=200), "data": dict(test_images="test")},
     "preset=quick": {
         "model": dict(dim=64),
         "optimizer": dict(learning_rate=1e-3, decay_begin=700),

@@ -1,7 +1,8 @@
 """Features of images by a frozen network, computed once and kept in a file that says what made them.
 
 A file is a .npz: `train` [n, d] and `test` [n, d] float32, the labels `train_label` and `test_label`, and `provenance`,
-JSON: the network, the SHA-256 of its weights file, the data set, the numbers of images, the size of the inputs.
+JSON: the network, the SHA-256 of its weights file, the data set, the numbers of images, the size of the inputs, and
+where a run trained the network, what it said of itself.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import hashlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +19,16 @@ import numpy as np
 from experiments.data.dataset import SPLITS, DataSet
 from experiments.data.errors import DataError
 from experiments.data.resnet_weights import import_resnet, network_name
+from experiments.harness import results
 from experiments.harness.errors import UserError, first_line
 from experiments.harness.experiment import Variables
 from experiments.harness.run_directory import moved_into
 from experiments.harness.tensor_files import read_tensors
+from kvq_jax import saved
 from kvq_jax.nn.resnet import ResNet, imagenet_input
+from kvq_jax.nn.vgg import VGG
+
+ENCODER = "set_transformer/encoder"  # the config whose runs train encoders
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,27 +39,65 @@ class ImageFeatures:
     provenance: dict[str, Any]
 
 
-def compute(weights: Path, data: DataSet, batch_size: int, size: int = 224) -> ImageFeatures:
-    """The features of the images of `data`, resized to `size` and normalised, by the network in the file `weights`.
+class Network(NamedTuple):
+    """A trained network and its variables, the size of its inputs, and what is to be said of it."""
 
-    Raises UserError for weights that cannot be read or are no ResNet of basic blocks.
+    model: ResNet | VGG
+    variables: Variables
+    size: int
+    provenance: dict[str, Any]
+
+
+def compute(weights: Path, data: DataSet, batch_size: int, size: int = 224) -> ImageFeatures:
+    """The features of the images of `data`, normalised, by the network that `weights` holds.
+
+    `weights` is a file of a ResNet's tensors, for images resized to `size`, or the folder of a run of
+    set_transformer/encoder on this data, for images as they are.
+
+    Raises UserError for weights that cannot be read, are no such network, or were trained on other data.
     """
+    network = _of_run(weights, data) if weights.is_dir() else _of_file(weights, size)
+    of_split = lambda split: getattr(data, split)["image"]
+    features = {
+        split: embed(network.model, network.variables, of_split(split), batch_size, network.size) for split in SPLITS
+    }
+    images = {split: len(features[split]) for split in SPLITS}
+    provenance = network.provenance | {"data": data.name, "images": images, "input_size": network.size}
+    return ImageFeatures(features, provenance)
+
+
+def _of_file(weights: Path, size: int) -> Network:
     try:
         model, variables = import_resnet(read_tensors(weights))
     except UserError as error:
         raise UserError(f"{weights}: {error}" if str(weights) not in str(error) else str(error)) from error
-    features = {split: embed(model, variables, getattr(data, split)["image"], batch_size, size) for split in SPLITS}
-    provenance = {
-        "network": network_name(model),
-        "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
-        "data": data.name,
-        "images": {split: len(features[split]) for split in SPLITS},
-        "input_size": size,
-    }
-    return ImageFeatures(features, provenance)
+    return Network(model, variables, size, {"network": network_name(model), "weights_sha256": _digest(weights)})
 
 
-def embed(model: ResNet, variables: Variables, images: np.ndarray, batch_size: int, size: int) -> np.ndarray:
+def _of_run(folder: Path, data: DataSet) -> Network:
+    content = results.read(folder / "result.json")
+    if content["name"] != ENCODER:
+        raise UserError(f"{folder} is a run of {content['name']}, not of {ENCODER}")
+    if content["facts"]["data"] != data.name:
+        raise UserError(f"{folder}: the encoder was trained on {content['facts']['data']}, not on {data.name}")
+    seed = content["seeds"][0]
+    try:
+        model, variables = saved.load(folder, seed)
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(str(error)) from error
+    (file,) = (folder / "weights" / str(seed)).glob("variables.*")
+    trained = {"preset": content["axes"]["preset"], "steps": content["steps"], "seed": seed}
+    trained["test_accuracy"] = content["metrics"]["trained/accuracy"]["seeds"][0]
+    name = f"VGG of {list(model.convolutions)} convolutions, widths {list(model.features)}"
+    provenance = {"network": name, "weights_sha256": _digest(file), "trained": trained}
+    return Network(model, variables, data.train["image"].shape[1], provenance)
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def embed(model: ResNet | VGG, variables: Variables, images: np.ndarray, batch_size: int, size: int) -> np.ndarray:
     """images uint8 [n, H, W, 3] -> features [n, d], `batch_size` at a time."""
     variables = jax.tree.map(jnp.asarray, variables)
 

@@ -1,7 +1,10 @@
-"""Programs that are measured and not run for their results: the memory that they take, and their time."""
+"""Programs that are measured and not run for their results: their memory, their operations and their time."""
 
 import functools
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,9 +25,18 @@ def memory(program: Program) -> int:
     return jax.jit(program.run).lower(*program.arguments).compile().memory_analysis().temp_size_in_bytes
 
 
-def seconds(program: Program, turns: int, budget_s: float) -> float:
-    """Time of a call on arguments of ones, the median of `turns`; repeated calls fill `budget_s` seconds."""
-    times = timing.interleaved([functools.partial(jax.jit(program.run), *ones(program.arguments))], turns, budget_s)
+def operations(program: Program) -> float:
+    """Floating-point operations of a call, as the compiler counts them before it optimises."""
+    return jax.jit(program.run).lower(*program.arguments).cost_analysis()["flops"]
+
+
+def seconds(program: Program, turns: int, budget_s: float, clock: str = "wall") -> float:
+    """Time of a call on arguments of ones, the median of `turns`; repeated calls fill `budget_s` seconds.
+
+    The clock is a name of timing.CLOCKS.
+    """
+    call = functools.partial(jax.jit(program.run), *ones(program.arguments))
+    times = timing.interleaved([call], turns, budget_s, clock)
     return timing.seconds(times, 0)
 
 
@@ -32,6 +44,17 @@ def device_peak() -> int | None:
     """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
     statistics = jax.local_devices()[0].memory_stats()
     return statistics and statistics.get("peak_bytes_in_use")
+
+
+def free_memory() -> int:
+    """Bytes that a program can still have: of the device, else of the machine, else all memory of the machine."""
+    stats = jax.devices()[0].memory_stats()
+    if stats is not None:
+        return stats["bytes_limit"] - stats["bytes_in_use"]
+    if not (linux := Path("/proc/meminfo")).exists():
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    (free,) = re.findall(r"MemAvailable: *(\d+) kB", linux.read_text())
+    return 1024 * int(free)
 
 
 def ones(tree: Any) -> Any:

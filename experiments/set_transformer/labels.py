@@ -29,7 +29,7 @@ _SOURCES = (
 
 
 def variant(result: Result) -> tuple[bool, ...]:
-    """What results in one table have in common: small sets, the paper's protocol and the code's form come first."""
+    """What results in one table have in common: small sets, the paper's protocol and the code's form first."""
     return tuple(axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
 
 

@@ -5,8 +5,8 @@ MODELS has every model of a regression, from a context to predictions at targets
     model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
     model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
 
-CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS, IMAGE_SET_DETECTORS and
-EVENT_MODELS are models with another call: see their files.
+CLASSIFIERS, IMAGE_CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS,
+IMAGE_SET_DETECTORS and EVENT_MODELS are models with another call: see their files.
 """
 
 from typing import NamedTuple
@@ -56,6 +56,7 @@ from kvq_jax.models.weight_regressors import (
     NeuralProcessTarget,
     NeuralProcessWeights,
 )
+from kvq_jax.nn.vgg import VGG
 
 
 class Model(NamedTuple):
@@ -63,7 +64,9 @@ class Model(NamedTuple):
 
     cls: type[nn.Module]
     label: str  # as papers write it
-    family: str  # 'few_shot': predictions; 'neural_process': predictive distributions; 'event_process': forecasts
+    # 'few_shot': predictions; 'neural_process': predictive distributions; 'event_process': forecasts;
+    # 'image_classifier': features and logits
+    family: str
 
 
 # In the order of tables: few-shot regressors, then neural processes that judge each target alone, those that judge all
@@ -100,6 +103,8 @@ CLASSIFIERS = {
     "prototypes": Model(PrototypeClassifier, "Prototypical networks", "few_shot"),
     "maml": Model(MAMLClassifier, "MAML", "few_shot"),
 }
+
+IMAGE_CLASSIFIERS = {"vgg": Model(VGG, "VGG", "image_classifier")}
 
 WEIGHT_REGRESSORS = {
     "intention": Model(IntentionWeights, "Intention", "few_shot"),

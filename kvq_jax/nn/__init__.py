@@ -22,3 +22,4 @@ from kvq_jax.nn.positions import fourier_features
 from kvq_jax.nn.resnet import RESNETS, ResNet
 from kvq_jax.nn.set_transformer import ISAB, MAB, PMA, RFF, SAB, SET_FORMS, SetBlock
 from kvq_jax.nn.transformer import NORMS, ResidualLayer, TransformerLayer
+from kvq_jax.nn.vgg import VGG

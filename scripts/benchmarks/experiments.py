@@ -8,7 +8,6 @@ take longer than the budget, the program is not timed again, and its line says s
 
 import gzip
 import json
-import os
 import re
 import tempfile
 from collections import Counter
@@ -27,6 +26,7 @@ from experiments.data import image_classes, sources
 from experiments.data.dataset import DataSet
 from experiments.harness import timing
 from experiments.harness.experiment import Experiment
+from experiments.harness.programs import free_memory
 from experiments.intention.anomaly import data as anomaly_data
 from experiments.tasks.anomaly import Images
 from scripts.benchmarks import training
@@ -73,17 +73,6 @@ def measured(experiment: Experiment, config: ConfigDict, chunk_steps: int, budge
     if (_TURNS + 2) * seconds <= budget_s:  # two calls find out how many fill a turn
         seconds, note = timing.seconds(timing.interleaved([trainer.run], _TURNS, budget_s), 0), ""
     return f"{chunk_steps / seconds:10.3g}{outside_products(trainer):18.0%}{note}"
-
-
-def free_memory() -> int:
-    """Bytes that a program can still have: of the device, else of the machine, else all memory of the machine."""
-    stats = jax.devices()[0].memory_stats()
-    if stats is not None:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    if not (linux := Path("/proc/meminfo")).exists():
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    (free,) = re.findall(r"MemAvailable: *(\d+) kB", linux.read_text())
-    return 1024 * int(free)
 
 
 def on_noise(config: ConfigDict) -> Experiment:

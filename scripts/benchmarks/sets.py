@@ -22,12 +22,12 @@ from flax import linen as nn
 from configs.set_transformer import clustering
 from experiments.harness import settings, timing
 from experiments.harness.experiment import PyTree
+from experiments.harness.programs import free_memory
 from experiments.set_transformer.clustering import host
 from experiments.tasks.mixtures import Mixtures
 from kvq_jax.models import SET_NETWORKS
 from kvq_jax.models.mixture import em_step, mixture_of
 from kvq_jax.nn import ISAB, PMA, SAB
-from scripts.benchmarks.experiments import free_memory
 
 _POINTS, _WIDTH, _HEADS, _SETS = (100, 300, 1000, 3000, 10_000), 128, 4, 10
 _TURNS, _BUDGET_S, _RATE = 5, 4.0, 1e-3

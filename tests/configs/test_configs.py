@@ -26,6 +26,7 @@ from kvq_jax.fields import knobs_of
 from kvq_jax.models import (
     CLASSIFIERS,
     EVENT_MODELS,
+    IMAGE_CLASSIFIERS,
     IMAGE_SET_DETECTORS,
     IMAGE_SET_NETWORKS,
     MODELS,
@@ -55,6 +56,7 @@ TABLES = {
     "set_transformer.clustering": SET_NETWORKS,
     "set_transformer.clusters": SET_NETWORKS,
     "set_transformer.features": SET_NETWORKS,
+    "set_transformer.encoder": IMAGE_CLASSIFIERS,
     "set_transformer.clouds": SET_NETWORKS,
     "set_transformer.counting": IMAGE_SET_NETWORKS,
     "set_transformer.anomaly": IMAGE_SET_DETECTORS,

@@ -1,8 +1,13 @@
 """Amortised clustering of features of images (Set Transformer, Section 5.3): sets of four classes of CIFAR-100.
 
 Everything but the data is as in experiments/set_transformer/clustering. The oracle is the mixture with the moments of
-the classes, since no mixture is true of features. As in the paper, all sets are of the training images: a test set is
-one that was not drawn before, of images that were.
+the classes, since no mixture is true of features.
+
+Those of CIFAR-100 are meant to be by an encoder (experiments/set_transformer/encoder) that was told the classes of the
+training images, and of no test image. With test_images='train', as in the paper, all sets are of the training images: a
+test set is one that was not drawn before, of images that were, and whose classes the encoder was told. With 'test',
+ours, the network is trained on the same, and its test sets are of test images, of which nobody was told a class. The
+clustering itself is never told one: it maximises the likelihood of features.
 """
 
 import dataclasses
@@ -12,9 +17,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.data import cifar, image_features, sources
+from experiments.data.dataset import SPLITS
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.experiment import NO_DATA, Experiment
+from experiments.harness.experiment import DATA, NO_DATA, Experiment
 from experiments.set_transformer.clustering.experiment import clustering
 from experiments.tasks.labelled_features import Features, LabelledFeatures
 
@@ -25,44 +31,59 @@ SECTIONS = ("task", "data", "model")
 class DataSettings:
     """The config's `data` section."""
 
-    name: str  # a key of DATA
+    name: str  # a key of SETS
     source: str  # of the images: 'archive' or 'tfds', 'digits' of digits
     file: str  # of features, absolute or relative to --data_dir; not used by digits
+    test_images: str  # 'train': test sets are of training images; 'test': of those that no encoder was trained on
+
+    def __post_init__(self):
+        settings.choose(dict.fromkeys(SPLITS), self.test_images, "test_images")
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
     task = settings.build(LabelledFeatures, config.task, "config.task")
     own = settings.build(DataSettings, config.data, "config.data")
-    feature, label, facts = settings.choose(DATA, own.name, "config.data.name")(own, data_dir)
-    features = _scaled(feature, label)
-    _check_sizes(task, features)
-    data = dict.fromkeys(NO_DATA, features)
-    return clustering(task, feature.shape[1], config, evaluation, data=data, facts=facts)
+    found, facts = settings.choose(SETS, own.name, "config.data.name")(own, data_dir)
+    splits = {split: _scaled(*found[split], found["train"][0]) for split in ("train", own.test_images)}
+    for features in splits.values():
+        _check_sizes(task, features)
+    data = dict.fromkeys(NO_DATA, splits["train"]) | {"test": splits[own.test_images]}
+    made = clustering(task, splits["train"].feature.shape[1], config, evaluation, data=data, facts=facts)
+
+    def examples(*arguments):
+        found = made.examples(*arguments)
+        return {f"{DATA}x" if name == "x" else name: array for name, array in found.items()}
+
+    return dataclasses.replace(made, examples=examples)
 
 
-def _cifar100(own: DataSettings, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, dict]:
-    """Features [n, d] and labels [n] of the training images, facts for result.json. Raises DataError."""
+def _cifar100(own: DataSettings, data_dir: str | None) -> tuple[dict[str, tuple], dict]:
+    """Split -> features [n, d] and labels [n] of its images; facts for result.json. Raises DataError."""
     data = cifar.load(own.source, data_dir)
     made = image_features.read(Path(data_dir or "", own.file), data)
-    return made.features["train"], data.train["label"], {"data": data.name, "features": made.provenance["network"]}
+    parts = {split: (made.features[split], getattr(data, split)["label"]) for split in SPLITS}
+    told = {"data": data.name, "features": made.provenance["network"]}
+    return parts, told | {key: made.provenance[key] for key in ("trained",) if key in made.provenance}
 
 
-def _digits(own: DataSettings, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, dict]:
-    """As _cifar100, of all of scikit-learn's digits: their pixels."""
+def _digits(own: DataSettings, data_dir: str | None) -> tuple[dict[str, tuple], dict]:
+    """As _cifar100, of the pixels of all of scikit-learn's digits at once. Raises ConfigError."""
+    if own.test_images != "train":
+        raise ConfigError("config.data.test_images: digits have no images apart, expected 'train', not 'test'")
     data = sources.load("digits", own.source, data_dir)
     image, label = (np.concatenate([data.train[field], data.test[field]]) for field in ("image", "label"))
-    return image.reshape(len(image), -1), label, {"data": data.name, "features": "pixels"}
+    return {"train": (image.reshape(len(image), -1), label)}, {"data": data.name, "features": "pixels"}
 
 
-# Name of a data set -> function(settings, data_dir) -> features, labels, facts.
-DATA = {"cifar100": _cifar100, "digits": _digits}
+# Name of a data set -> function(settings, data_dir) -> parts, facts.
+SETS = {"cifar100": _cifar100, "digits": _digits}
 
 
-def _scaled(feature: np.ndarray, label: np.ndarray) -> Features:
-    """Features by class, less their mean, and all divided by the one number that gives them variance 1 on average."""
-    feature = feature.astype(np.float64) - feature.mean(0)
-    feature /= np.sqrt((feature**2).mean())
+def _scaled(feature: np.ndarray, label: np.ndarray, training: np.ndarray) -> Features:
+    """Features by class, less the mean of the training ones, divided by the one number that gives those variance 1."""
+    mean = training.mean(0, dtype=np.float64)
+    feature = (feature - mean) / np.sqrt(((training - mean) ** 2).mean())
     own = [np.flatnonzero(label == number) for number in np.unique(label)]
     largest = max(map(len, own))
     member = np.stack([np.append(rows, np.full(largest - len(rows), -1)) for rows in own])

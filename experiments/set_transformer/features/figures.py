@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
+from experiments.harness.experiment import DATA
 from experiments.harness.results import Result
 from experiments.set_transformer.clustering.figures import COLOURS, mixture_of_example
 from experiments.set_transformer.labels import label
@@ -18,9 +19,10 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     """A set in each line, a clustering by the first seed in each column: colours are components."""
     (result,) = results
     arrays = result.examples
-    figure, axes = drawing.new_figure(len(arrays["x"]), len(_PANELS), width=2.4, height=2.2)
+    features = arrays["x"] if "x" in arrays else arrays[f"{DATA}x"]  # as earlier results name them
+    figure, axes = drawing.new_figure(len(features), len(_PANELS), width=2.4, height=2.2)
     for number, line in enumerate(axes):
-        x = arrays["x"][number][arrays["there"][number]]
+        x = features[number][arrays["there"][number]]
         centred = x - x.mean(0)
         place = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
         for axis, (name, title) in zip(line, _PANELS.items()):

@@ -1,7 +1,9 @@
 """The Set Transformer's table of clustering features of CIFAR-100, from results; and the table of one run."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from experiments.harness.results import Result, comparable, facts, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
@@ -13,9 +15,10 @@ CONFIGS = (CONFIG,)
 _METRICS = ("ari0", "ari1")
 
 
-def features(results: Sequence[Result]) -> Table | None:
-    """Every model: one preset, one kind of features, one form. None without results."""
+def features(results: Sequence[Result], which: str = "seen") -> Table | None:
+    """Every model: one preset, one kind of features, one form, test sets of one kind. None without results."""
     own = [result for result in results if result.name == CONFIG and own_op(result)]
+    own = [result for result in own if result.axes.get("images", "seen") == which]  # earlier results have no such axis
     found = comparable(own, CONFIG, lambda result: result.axes["model"], images, variant)
     return _table(found, [model for model in FEATURES if model != ORACLE]) if found else None
 
@@ -44,18 +47,37 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
     starts, sets = first.config["evaluation"]["em_starts"], first.metrics["trained/ari_em"]["n"]
     caption = (
-        f"{described(first)}; {known['data']}, {known['features']}; {task['min_size']} to {task['max_size']} images of "
+        f"{described(first)}; {known['data']}, {_encoder(known)}; {task['min_size']} to {task['max_size']} images of "
         f"{task['clusters']} classes; {steps} steps of {batch} sets. Adjusted Rand index of the network (0) and after "
         f"one step of EM (1): mean over {told['seeds']} seed(s) ± standard error over {told['n']} sets{best}. The "
         f"oracle is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
-        f"k-means++, on {sets} of the sets. The paper's are of features of a VGG trained on CIFAR-100."
+        f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
     )
     columns = ["model", "ARI0", "the paper's", "ARI1", "the paper's ARI1"]
     return Table("Amortised clustering of features", columns, rows, caption, facts=told)
+
+
+def _encoder(known: Mapping[str, Any]) -> str:
+    """What made the features, and how often it is right where it was trained on the classes."""
+    trained = known.get("trained")
+    right = f", right on {trained['test_accuracy']:.1%} of the test images" if trained else ""
+    return f"{known['features']}{right}"
+
+
+def _seen(result: Result) -> str:
+    """Whose images the test sets are, where an encoder was told classes."""
+    if "trained" not in result.content["facts"]:
+        return ""
+    if result.config["data"]["test_images"] == "train":
+        return " All sets are of training images, whose classes the encoder was told, as in the paper."
+    return " Test sets are of test images, of which nobody was told a class."
 
 
 def _cell(result: Result | None, metric: str) -> Cell:
     return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
 
 
-TABLES = {"set_transformer/features": features}
+TABLES = {
+    "set_transformer/features": features,
+    "set_transformer/features_unseen": functools.partial(features, which="unseen"),
+}

@@ -12,6 +12,7 @@ from experiments.data import cifar, image_features
 from experiments.data.errors import DataError
 from experiments.harness.errors import ConfigError
 from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.results import Result
 from experiments.set_transformer.features import experiment as features
 from experiments.set_transformer.features.tables import TABLES
 from experiments.tasks.labelled_features import Features, LabelledFeatures
@@ -103,6 +104,8 @@ def test_features_of_a_file_are_centred_and_scaled_by_one_number(folder):
         ("preset=tiny", {"task.clusters": 11}, ConfigError, "config.task.clusters: 11 of 10 classes"),
         ("preset=tiny", {"task.max_size": 900}, ConfigError, "900 of 4 classes with 7.. images in all"),
         ("preset=tiny", {"model.out_features": 100}, ConfigError, "100 numbers for a component of 64 dimensions"),
+        ("preset=tiny,images=unseen", {}, ConfigError, "digits have no images apart"),
+        ("preset=tiny", {"data.test_images": "tset"}, ConfigError, "did you mean 'test'"),
         ("preset=tiny", {"data.name": "digit"}, ConfigError, "did you mean 'digits'"),
         ("preset=paper", {}, DataError, "--data_dir"),
     ],
@@ -112,11 +115,16 @@ def test_what_cannot_be_clustered_is_refused(arg, changes, error, message):
         build(arg, **changes)
 
 
-def test_a_tiny_run_and_its_table(tmp_path):
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
     config = config_file.get_config("model=rff_mean,preset=tiny")
-    result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
+    return launch(config, tmp_path_factory.mktemp("run") / "run", Options(), Console(quiet=True), catalogue.show)
+
+
+def test_a_tiny_run_and_its_table(result):
     found = {name.removeprefix("trained/"): summary["mean"] for name, summary in result.metrics.items()}
     assert found["ari_oracle"] > 0.7 and found["ari_oracle"] > found["ari0"] and found["ll0"] < found["ll1"]
+    assert "data/x" in result.examples and "x" not in result.examples  # what scripts.collect leaves out
     table = TABLES["set_transformer/features"]([result])
     rows = dict(table.rows)
     assert rows["rFF + Pooling (mean)"][0].mean == found["ari0"] and rows["rFF + PMA"][3].text() == "0.7670"
@@ -124,3 +132,18 @@ def test_a_tiny_run_and_its_table(tmp_path):
     assert not rows["SAB + PMA"][0].known and rows["ISAB (32) + PMA"][3] == "(none)"
     assert "scikit-learn digits" in table.caption and (result.folder / "figure.png").stat().st_size > 10_000
     assert TABLES["set_transformer/features"]([]) is None
+
+
+def test_test_sets_of_images_that_are_not_trained_on_have_a_table_of_their_own(result):
+    trained = {"trained": {"test_accuracy": 0.3951}}
+    content = result.content | {"facts": result.content["facts"] | trained}
+    told = TABLES["set_transformer/features"]([Result(result.folder, content)]).caption
+    assert "pixels, right on 39.5% of the test images; 20 to 40" in told and "the encoder was told, as in" in told
+    config = result.config | {"data": result.config["data"] | {"test_images": "test"}}
+    changed = {"axes": result.axes | {"images": "unseen"}, "config": config}
+    other = Result(result.folder, content | changed)
+    assert TABLES["set_transformer/features"]([other]) is None
+    caption = TABLES["set_transformer/features_unseen"]([result, other]).caption
+    assert "of which nobody was told a class" in caption and "was told, as in" not in caption
+    earlier = Result(result.folder, content | {"axes": {k: v for k, v in result.axes.items() if k != "images"}})
+    assert TABLES["set_transformer/features"]([earlier]) is not None

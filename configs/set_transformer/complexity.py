@@ -1,0 +1,54 @@
+"""Time, operations and memory of SAB, ISAB and PMA by the number of elements: Set Transformer, Sections 3.1 and 3.2.
+
+    taskset -c 0 python -m experiments.run --config configs/set_transformer/complexity.py:preset=quick
+
+One set of up to 10,000 elements of width 128 passes through a block of that width with 4 heads: SAB, ISAB with 16
+inducing points, PMA with the 4 seeds of clustering. Nothing is trained. form and op are as in clustering.py. `paper`
+has the sizes of `quick`, timed for longer: the paper says how the time grows and prints no times. `quick` reads the
+clock of its process, which stands still while others have the processor: pin it to one core, as above. On an
+accelerator take --config.measurement.clock=wall.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+from kvq_jax.nn import ISAB, PMA, SAB, SET_FORMS
+
+# Block -> its class, and its own fields.
+BLOCKS = {"sab": (SAB, {}), "isab": (ISAB, dict(num_inducing=16)), "pma": (PMA, dict(num_seeds=4))}
+
+
+def get_config(arg: str | None = None) -> ConfigDict:
+    """The config of one measurement; axes: preset, form, op."""
+    axes = common.parse_axes(arg, preset=common.PRESETS, form=("code", "paper"), op=("own", *common.operators()))
+    shared = dict(dim=128, num_heads=4) | SET_FORMS[axes["form"]]
+    shared |= {} if axes["op"] == "own" else dict(op=common.op(axes["op"]))
+    config = dict(
+        name="set_transformer/complexity",
+        experiment="set_transformer.complexity",
+        axes=axes,
+        blocks={name: dict(name=name) | common.section(cls, **shared, **own) for name, (cls, own) in BLOCKS.items()},
+        measurement=dict(
+            sizes=(100, 200, 500, 1000, 2000, 5000, 10_000),
+            features=128,
+            phases=("forward", "gradient"),
+            turns=7,
+            budget_s=5.0,
+            clock="wall",
+        ),
+    )
+    return common.edited(config, EDITS)
+
+
+EDITS = {
+    "preset=quick": {"measurement": dict(turns=5, budget_s=1.0, clock="processor")},
+    "preset=tiny": {
+        "blocks": dict.fromkeys(BLOCKS, dict(dim=8, num_heads=2)),
+        "measurement": dict(sizes=(16, 32, 64), features=8, turns=1, budget_s=0.0),
+    },
+}
+
+
+def sweep() -> list[dict[str, str]]:
+    """All that is measured, in one run."""
+    return [{}]
