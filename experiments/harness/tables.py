@@ -14,7 +14,7 @@ import rich.table
 
 from experiments.harness.settings import choose
 
-_TINY = 1e-3  # below it numbers are written with a power of ten
+_TINY, _HUGE = 1e-3, 1e6  # below and from these on numbers are written with a power of ten
 MISSING, NOT_FINITE = "missing", "not finite"
 BEST = "in bold the best of each column and those within the joint error of it"  # of mark_best, for captions
 # LaTeX for the symbols of captions, heads and names: pdfLaTeX knows Latin letters only, and its text font has no '>'.
@@ -224,23 +224,23 @@ def _numbers(cell: Cell | str) -> tuple:
 
 
 def _significant(number: float) -> str:
-    """Three significant digits, or all before the point."""
-    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
+    """Three significant digits, or all before the point of a number that is not huge."""
+    return f"{number:.0f}" if 999.5 <= abs(number) < _HUGE else f"{number:.3g}"
 
 
 def _with_error(mean: float, error: float, plus_minus: str) -> str:
-    """A number to the digits that its error, which is above 0, leaves it; both over one power of ten if both are tiny.
+    """A number to the digits that its error, above 0, leaves it; both over one power of ten if both are tiny, or huge.
 
     The error has one significant digit, or two where the first is 1: '4.5 ± 0.3', '4.47 ± 0.13', '0.00 ± 0.06'.
     """
     largest = max(abs(mean), error)
-    power = math.floor(math.log10(largest)) if largest < _TINY else 0
+    power = 0 if _TINY <= largest < _HUGE else math.floor(math.log10(largest))
     mean, error = mean / 10**power, error / 10**power
     first, exponent = f"{error:.1e}".split("e")  # rounded: 0.096 begins with 9, 0.0996 with 1
     decimals = max(0, (1 if first.startswith("1") else 0) - int(exponent))
     mean = round(mean, decimals) + 0.0  # no -0.00
     text = f"{mean:.{decimals}f} {plus_minus} {error:.{decimals}f}"
-    return f"({text})e{power:03d}" if power else text
+    return f"({text})e{power:+03d}" if power else text
 
 
 def _or_nan(number: float | None) -> float:

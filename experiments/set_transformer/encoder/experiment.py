@@ -100,8 +100,8 @@ def _load(own: DataSettings, data_dir: str | None) -> tuple[dict[str, LabelledIm
     parts = {"train": (found.train, order[held_out:]), "validation": (found.train, order[:held_out])}
     parts["test"] = (found.test, np.arange(len(found.test["label"])))
     data = {
-        split: LabelledImages(_coloured(of["image"][own]), of["label"][own], split == "train")
-        for split, (of, own) in parts.items()
+        split: LabelledImages(_coloured(of["image"][rows]), of["label"][rows], split == "train")
+        for split, (of, rows) in parts.items()
     }
     images = {split: len(part.label) for split, part in data.items()}
     return data, {"data": found.name, "classes": int(found.train["label"].max()) + 1, "images": images}

@@ -82,6 +82,8 @@ def test_csv_keeps_all_digits_and_the_facts():
         (Cell(0.0, 0.0), "0 ± 0"),
         (Cell(-2.3e-5, 6e-6), "(-2.3 ± 0.6)e-05"),
         (Cell(4.49e-4, 1.2e-5), "(4.49 ± 0.12)e-04"),
+        (Cell(5.148e13, 2.577e13), "(5 ± 3)e+13"),
+        (Cell(5.148e13), "5.15e+13"),
         (Cell(94.0, decimals=1), "94.0"),
         (Cell(60.1, 0.51, decimals=2), "60.10 ± 0.51"),
         (Cell(), "missing"),
