@@ -11,8 +11,8 @@ from experiments.set_transformer.labels import own_op, variant
 CONFIG = "set_transformer/complexity"
 CONFIGS = (CONFIG,)
 SCALES = {"time": 1e3, "operations": 1e-9, "memory": 2**-20}  # to milliseconds, 10^9 operations, MiB
-# Elements from which growth is read: below them what does not grow with n shows, and at about a thousand XLA begins to
-# evaluate attention without holding all scores, which takes longer.
+# Elements from which growth is read: below them what does not grow with n shows, and from about a thousand XLA hands
+# attention on a CPU to another library as a whole, which takes longer.
 _FIRST = 2000
 CLOCKS = {"wall": "milliseconds", "processor": "milliseconds of the processor"}  # clock -> what it counts
 _LABELS = {
@@ -84,8 +84,7 @@ def run_table(results: Sequence[Result]) -> Table:
         f"{run.content['device']}, median of {how['turns']}; preset {run.preset}, form={run.axes['form']}, "
         f"op={run.axes['op']}. Beside them p of a growth with n^p from n = {first} to {last}, of the time, the "
         "operations that the compiler counts, and the memory that the compiled program needs beside its arguments and "
-        "its result. 'gradient' is that of the parameters, with the pass forward. Above a thousand elements XLA may "
-        "evaluate attention without holding all scores. Missing: it did not fit in memory."
+        "its result. 'gradient' is that of the parameters, with the pass forward. Missing: it did not fit in memory."
     )
     heads = ["block", *(f"n = {size}" for size in how["sizes"]), *(f"p of {name}" for name in SCALES)]
     title = "Blocks of the Set Transformer by the number of elements"

@@ -54,7 +54,8 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
         f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
     )
     columns = ["model", "ARI0", "the paper's", "ARI1", "the paper's ARI1"]
-    return Table("Amortised clustering of features", columns, rows, caption, facts=told)
+    unseen = ", images that the encoder has not seen" if first.config["data"].get("test_images") == "test" else ""
+    return Table(f"Amortised clustering of features{unseen}", columns, rows, caption, facts=told)
 
 
 def _encoder(known: Mapping[str, Any]) -> str:
