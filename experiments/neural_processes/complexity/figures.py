@@ -81,8 +81,6 @@ def _drawn(run: Result, panels: Sequence[Panel], path: Path, width: float) -> Pa
         drawing.plain_ticks(axis.xaxis, section["sizes"])
         drawing.plain_ticks(axis.yaxis)
         axis.legend(fontsize=8)
-    if any(run.config["series"][panel.lines[0][0]]["quantity"] == "memory" for panel in panels):
-        figure.supxlabel("Above a thousand keys XLA may evaluate attention without holding all scores.", fontsize=8)
     return drawing.save(figure, path, _COLUMNS, rows)
 
 

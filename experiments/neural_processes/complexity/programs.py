@@ -2,10 +2,6 @@
 
 A model with a state of constant size is conditioned in chunks. Any other is conditioned at once, and an update
 conditions it anew.
-
-XLA may evaluate softmax attention
-of about a thousand keys or more (about 500 with BANP's samples) without holding all scores, also on a CPU. Memory is
-then linear, and only the time stays quadratic.
 """
 
 import functools
