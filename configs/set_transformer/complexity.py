@@ -1,6 +1,6 @@
 """Time, operations and memory of SAB, ISAB and PMA by the number of elements: Set Transformer, Sections 3.1 and 3.2.
 
-    taskset -c 0 python -m experiments.run --config configs/set_transformer/complexity.py:preset=quick
+    PJRT_NPROC=1 python -m experiments.run --config configs/set_transformer/complexity.py:preset=quick
 
 One set of up to 10,000 elements of width 128 passes through a block of that width with 4 heads: SAB, ISAB with 16
 inducing points, PMA with the 4 seeds of clustering. Nothing is trained. form and op are as in clustering.py. `paper`

@@ -38,7 +38,10 @@ def check_programs(program: Program, seeds: np.ndarray, data: Mapping[str, PyTre
 
 
 def check_memory(compiled: jax.stages.Compiled) -> None:
-    """Raises ConfigError where a program takes more memory than there is."""
+    """Raises ConfigError where a program takes more memory than there is, as far as the compiler counts it.
+
+    On a CPU it does not count what YNNPACK holds: see programs.memory.
+    """
     sizes, there = compiled.memory_analysis(), memory_bytes()
     taken = sizes and sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
     if taken and taken > there:

@@ -23,8 +23,8 @@ class Program(NamedTuple):
 def memory(program: Program) -> int:
     """Bytes that the compiled program needs beside its arguments and its result, by the compiler.
 
-    On a CPU it is compiled without the library that fuses attention over a thousand keys and more, since the compiler
-    does not count the scores that this library holds.
+    On a CPU it is compiled without fusions for YNNPACK, to which XLA hands attention over about a thousand keys and
+    more as a whole: the compiler does not count the scores that this library holds.
     """
     options = {"xla_cpu_experimental_ynn_fusion_type": ""} if jax.default_backend() == "cpu" else {}
     compiled = jax.jit(program.run).lower(*program.arguments).compile(options)
