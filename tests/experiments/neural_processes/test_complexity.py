@@ -2,6 +2,9 @@
 
 import csv
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -17,8 +20,9 @@ from experiments.neural_processes.complexity import experiment, figures, program
 from experiments.neural_processes.complexity.programs import conditioning, querying, training, updating
 from experiments.neural_processes.images import tables as image_tables
 from kvq_jax.models import MODELS, family
+from tests.processes import ROOT
 
-SIZES = (128, 256, 384)  # two chunks and more, below the sizes at which XLA fuses attention
+SIZES = (128, 256, 384)  # two chunks and more
 
 
 def narrow(name):
@@ -117,6 +121,19 @@ def test_memory(tmp_path):
     assert (tmp_path / "memory" / "figure.png").read_bytes()[1:4] == b"PNG" and result.content["steps"] == 0
     del result.metrics["querying_points/cnp@64"]
     assert dict(tables.table8([result]).rows)["CNP"][2] == "missing"
+
+
+def test_the_scores_of_attention_are_counted():
+    """In a process that compiles as users do: there XLA hands all of it to a library that it does not look into."""
+    code = """
+import jax
+from experiments.harness.programs import Program, memory
+from kvq_jax.ops import softmax_attention
+points = jax.ShapeDtypeStruct((2000, 8), "float32")
+print(memory(Program(softmax_attention, (points, points, points))))"""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert int(done.stdout) >= 4 * 2000**2, done.stderr
 
 
 def test_images(tmp_path):
