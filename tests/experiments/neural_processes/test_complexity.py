@@ -129,11 +129,11 @@ def test_the_scores_of_attention_are_counted():
 import jax
 from experiments.harness.programs import Program, memory
 from kvq_jax.ops import softmax_attention
-points = jax.ShapeDtypeStruct((2000, 8), "float32")
+points = jax.ShapeDtypeStruct((4, 2000, 32), "float32")
 print(memory(Program(softmax_attention, (points, points, points))))"""
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert int(done.stdout) >= 4 * 2000**2, done.stderr
+    assert int(done.stdout) >= 4 * 4 * 2000**2, done.stderr
 
 
 def test_images(tmp_path):
