@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from experiments.harness.errors import Stopped
 
@@ -24,9 +24,6 @@ def stoppable() -> Iterator[None]:
 
     A signal that comes amid a callback of the garbage collector, which lets no error out, comes again.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def stop(number, frame):
         for each in _SIGNALS:
@@ -40,22 +37,18 @@ def stoppable() -> Iterator[None]:
             signal.signal(each, stop)
         threading.Timer(_AGAIN_S, os.kill, (os.getpid(), unraisable.exc_value.number)).start()
 
-    before, hook = {number: signal.signal(number, stop) for number in _SIGNALS}, sys.unraisablehook
-    sys.unraisablehook = again
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    hook = sys.unraisablehook
+    with _heard_by(stop):
+        sys.unraisablehook = again
+        try:
+            yield
+        finally:
+            sys.unraisablehook = hook
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Within it Ctrl-C and SIGTERM wait for its end: for what should not be left half done. A second one does not."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came = []
 
     def wait(number, frame):
@@ -64,14 +57,26 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    before = {number: signal.signal(number, wait) for number in _SIGNALS}
+    try:
+        with _heard_by(wait):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _heard_by(handler: Callable) -> Iterator[None]:
+    """Within it `handler` hears the signals, where this is the main thread: no other hears any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def leave_at_exit(code: int) -> None:

@@ -1,7 +1,6 @@
 """Programs that are measured and not run for their results: their memory, their operations and their time."""
 
 import functools
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.harness import timing
+from experiments.harness.placement import memory_bytes
 
 
 class Program(NamedTuple):
@@ -55,12 +55,12 @@ def device_peak() -> int | None:
 
 
 def free_memory() -> int:
-    """Bytes that a program can still have: of the device, else of the machine, else all memory of the machine."""
+    """Bytes that a program can still have: of the device, else of the machine, else all that `memory_bytes` finds."""
     stats = jax.devices()[0].memory_stats()
     if stats is not None:
         return stats["bytes_limit"] - stats["bytes_in_use"]
     if not (linux := Path("/proc/meminfo")).exists():
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return memory_bytes()
     (free,) = re.findall(r"MemAvailable: *(\d+) kB", linux.read_text())
     return 1024 * int(free)
 

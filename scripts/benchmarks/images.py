@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.neural_processes import images
-from experiments.harness import settings, timing
+from experiments.harness import programs, settings, timing
 from experiments.harness.experiment import Experiment
+from experiments.harness.programs import Program
 from experiments.harness.step import sample_batch
 from experiments.regression.experiment import initialiser
 from experiments.regression.experiment import training as trained_on
@@ -92,5 +93,4 @@ def _conditioning_memory(side: int, preset: str) -> int:
     def remember(variables, x, y):
         return condition(model, variables, Points(x, y), _CHUNK)
 
-    program = jax.jit(remember).lower(variables, context.x, context.y).compile()
-    return program.memory_analysis().temp_size_in_bytes
+    return programs.memory(Program(remember, (variables, context.x, context.y)))

@@ -30,9 +30,10 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from configs.neural_processes import gp, wheel
-from experiments.harness import settings, timing
+from experiments.harness import programs, settings, timing
 from experiments.harness.experiment import Experiment
 from experiments.harness.placement import on_cores, shares_of_cores
+from experiments.harness.programs import Program
 from kvq_jax.models import MODELS, Points
 from kvq_jax.models.neural_processes import condition_made, has_state
 from scripts.benchmarks import training
@@ -271,7 +272,7 @@ def _long_line(name: str, preset: str) -> str:
         return jax.lax.map(of_part, jnp.arange(parts))
 
     memory = remember()
-    needed = query.lower(variables, memory).compile().memory_analysis().temp_size_in_bytes
+    needed = programs.memory(Program(query, (variables, memory)))
     calls = remember, functools.partial(query, variables, memory)
     conditioning, querying = (timing.seconds(timing.interleaved([call], 3), 0) for call in calls)
     return (

@@ -5,6 +5,7 @@ import functools
 import jax
 
 from experiments.harness import timing
+from experiments.harness.programs import Program, memory
 from kvq_jax.ops import OPERATORS, OPS
 from kvq_jax.ops.streaming import chunked, fold_made
 
@@ -50,9 +51,9 @@ def _update_line(name: str, query: Array) -> str:
 
 def _fold_line(name: str, query: Array, length: int) -> str:
     key, value = keys_and_values(0, length)
-    programs = [jax.jit(op).lower(query, key, value).compile() for op in (OPS[name], chunked(name, _CHUNK))]
-    batch_memory, fold_memory = (program.memory_analysis().temp_size_in_bytes / 2**20 for program in programs)
-    calls = [functools.partial(program, query, key, value) for program in programs]
+    ops = OPS[name], chunked(name, _CHUNK)
+    batch_memory, fold_memory = (memory(Program(op, (query, key, value))) / 2**20 for op in ops)
+    calls = [functools.partial(jax.jit(op), query, key, value) for op in ops]
     times = timing.interleaved(calls, _TURNS, _BUDGET_S)
     return (
         f"{name:10} N={length:<7} batch {1e3 * timing.seconds(times, 0):7.2f} ms and {batch_memory:6.2f} MiB, "

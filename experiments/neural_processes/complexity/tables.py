@@ -50,8 +50,7 @@ def number(run: Result, series: str, size: int, model: str) -> Cell | str:
         return "-"
     if f"{series}/{model}" in run.content["facts"]["absent"]:
         return "none"
-    found = measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[section["quantity"]])
-    return dataclasses.replace(found, error=None)
+    return measured(run.metrics.get(f"{series}/{model}@{size}"), SCALES[section["quantity"]])
 
 
 def growth(run: Result, series: str, model: str) -> str:

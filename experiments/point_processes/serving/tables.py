@@ -1,6 +1,5 @@
 """What an event costs by the number of events before it, from results."""
 
-import dataclasses
 from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable
@@ -24,8 +23,7 @@ def chosen_run(results: Sequence[Result]) -> Result | None:
 
 def number(run: Result, what: str, model: str, events: int) -> Cell:
     """A measured number in the unit of QUANTITIES."""
-    found = measured(run.metrics.get(f"{what}/{model}@{events}"), QUANTITIES[what][2])
-    return dataclasses.replace(found, error=None)
+    return measured(run.metrics.get(f"{what}/{model}@{events}"), QUANTITIES[what][2])
 
 
 def models_of(run: Result) -> list[str]:

@@ -1,6 +1,5 @@
 """The table of the time of blocks of the Set Transformer by the number of elements, and how their numbers grow."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -47,9 +46,8 @@ def label_of(run: Result, block: str) -> str:
 
 
 def number(run: Result, quantity: str, phase: str, block: str, size: int) -> Cell:
-    """A measured number in the unit of SCALES, without an error; missing where it did not fit in memory."""
-    found = measured(run.metrics.get(f"{quantity}/{phase}/{block}@{size}"), SCALES[quantity])
-    return dataclasses.replace(found, error=None)
+    """A measured number in the unit of SCALES; missing where it did not fit in memory."""
+    return measured(run.metrics.get(f"{quantity}/{phase}/{block}@{size}"), SCALES[quantity])
 
 
 def ends(run: Result) -> tuple[int, int]:
