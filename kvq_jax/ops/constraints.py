@@ -114,60 +114,74 @@ def _non_negative(key, value, keep, alpha, route) -> Array:
     Primal: (K_f'K_f + alpha I) w_f = K_f'v. Dual: (K_f K_f' + alpha I) u = v, w_f = K_f'u. The multipliers are the
     gradients -K_a'(v - K_f w_f). There always is such a w, 0 for one.
     """
-    rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)[..., None]
+    rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)
     n, d = rows.shape[-2:]
     length = jnp.sqrt((rows**2).sum(-2, keepdims=True) + alpha)
     length = jnp.where(length > 0, length, 1)
-    rows = rows[..., None, :, :]  # a system for each column of values
-    ridge = alpha[..., None] if isinstance(alpha, Array) else alpha
+    ridge = alpha[..., None] if isinstance(alpha, Array) else alpha  # of a system for each column of values
     dual = route == "dual" or route == "auto" and n < d
     # [d, N N] once: the Gram matrices of all choices of columns are then one product.
-    columns = transpose(rows[..., 0, :, :])
+    columns = transpose(rows)
     products = (columns[..., :, None] * columns[..., None, :]).reshape(*columns.shape[:-1], n * n) if dual else None
-    gram = None if dual else linalg.gram(linalg.left(rows))
+    gram = None if dual else linalg.gram(linalg.left(rows))[..., None, :, :]
     # With fewer free columns than rows K_f K_f' is singular, and rounding may take more from it than the ridge adds.
-    safe = jnp.maximum(ridge, n * jnp.finfo(rows.dtype).eps * (rows**2).sum(-1).max(-1)[..., None, None])
+    safe = jnp.maximum(ridge, n * jnp.finfo(rows.dtype).eps * (rows**2).sum(-1).max(-1)[..., None, None, None])
 
-    def fitted(active):
+    # Vectors of all columns of values are the rows of one matrix.
+    def predicted(weights):
+        """K w: [..., k, d] -> [..., k, N]."""
+        return matmul(weights, columns)
+
+    def pulled(residual):
+        """K'u: [..., k, N] -> [..., k, d]."""
+        return matmul(residual, rows)
+
+    def fitted(active, refined=True):
         """w_f and 0 for the others, and K'(v - K_f w_f), both [..., k, d]."""
-        free = ~active[..., None, :]  # [..., k, 1, d]
-        own = jnp.where(free, rows, 0)
+        free = ~active
         if dual:
-            matrix = matmul(free[..., 0, :].astype(rows.dtype), products)
+            matrix = matmul(free.astype(rows.dtype), products)
             matrix = matrix.reshape(*matrix.shape[:-1], n, n) + safe * jnp.eye(n, dtype=rows.dtype)
-            inverse = linalg.solver(matrix, 1)
-            scaled = inverse(targets)
-            found = matmul(transpose(own), scaled)
+            solve = _vector_solver(matrix)
+            scaled = solve(targets)
+            found = jnp.where(free, pulled(scaled), 0)
             # The residual v - K_f w_f is alpha u: a difference would have no digits where K_f w_f is nearly v.
-            residual = ridge * scaled
-            step = matmul(transpose(own), inverse(targets - residual - matmul(own, found)))
+            residual = alpha * scaled
+            step = lambda: jnp.where(free, pulled(solve(targets - residual - predicted(found))), 0)
         else:
-            penalty = jnp.where(transpose(free), ridge, 1)
-            matrix = jnp.where(transpose(free) & free, gram, 0) + penalty * jnp.eye(d, dtype=rows.dtype)
-            inverse = linalg.solver(matrix, 1)
-            found = inverse(matmul(transpose(own), targets))
-            residual = targets - matmul(own, found)
-            step = inverse(matmul(transpose(own), residual) - ridge * found)
-        found = found + lax.stop_gradient(step)
-        return found[..., 0], matmul(transpose(rows), residual)[..., 0]
+            penalty = jnp.where(free[..., None], ridge, 1)
+            both = free[..., :, None] & free[..., None, :]
+            solve = _vector_solver(jnp.where(both, gram, 0) + penalty * jnp.eye(d, dtype=rows.dtype))
+            found = solve(jnp.where(free, pulled(targets), 0))
+            residual = targets - predicted(found)
+            step = lambda: solve(jnp.where(free, pulled(residual) - alpha * found, 0))
+        return found + lax.stop_gradient(step()) if refined else found, pulled(residual)
 
     def conditions(active):
-        weights, pull = fitted(active)
+        weights, pull = fitted(active, refined=False)
         return jnp.where(active, -pull / length, 0), jnp.where(active, 0, -weights * length)
 
     def guarded(weights):
         """Weights that rounding has made worse than none are as long as is best for their direction."""
-        found = matmul(rows, weights[..., None])
-        square = ((found**2).sum(-2) + (ridge * weights[..., None] ** 2).sum(-2))[..., 0]
-        gain = (found * targets).sum((-2, -1))
+        found = predicted(weights)
+        square = (found**2).sum(-1, keepdims=True) + (alpha * weights**2).sum(-1, keepdims=True)
+        gain = (found * targets).sum(-1, keepdims=True)
         length = jnp.where(2 * gain < square, jnp.maximum(gain, 0) / least_squares.positive(square), 1)
-        return weights * lax.stop_gradient(length)[..., None]
+        return weights * lax.stop_gradient(length)
 
-    shape = jnp.broadcast_shapes(rows.shape[:-3], targets.shape[:-3])
-    nothing = jnp.zeros((*shape, targets.shape[-3], d), bool)
-    size = jnp.broadcast_to(jnp.sqrt((targets**2).sum(-2)), (*nothing.shape[:-1], 1))
-    active = _optimal(conditions, conditions(nothing)[1], nothing, _rounding(d, size))[0]
+    shape = jnp.broadcast_shapes(rows.shape[:-2], targets.shape[:-2])
+    nothing = jnp.zeros((*shape, targets.shape[-2], d), bool)
+    size = jnp.broadcast_to(jnp.sqrt((targets**2).sum(-1, keepdims=True)), (*nothing.shape[:-1], 1))
+    # Without active constraints all columns of values have one system.
+    unconstrained = transpose(least_squares.weights(rows, transpose(targets), alpha, "dual" if dual else "primal"))
+    active = _optimal(conditions, -unconstrained * length, nothing, _rounding(d, size))[0]
     return transpose(guarded(jnp.where(active, 0, jnp.maximum(fitted(active)[0], 0))))
+
+
+def _vector_solver(matrix: Array) -> Callable[[Array], Array]:
+    """For [..., p, p], symmetric and positive definite: [..., p] -> [..., p]."""
+    solve = linalg.solver(matrix, 1)
+    return lambda vector: solve(vector[..., None])[..., 0]
 
 
 def _weights(key, value, keep, alpha, constraints, bounds, find_active, equality, route) -> Array:
