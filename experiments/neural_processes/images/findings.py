@@ -43,28 +43,32 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
     names = [row.label for row in family("neural_process").values() if row.cls.likelihood == "marginal"]
     found, smooth = number.known(names, head), number("Gaussian process", head)
     order = sorted(found, key=found.get, reverse=True)
+    above = [name for name in order if found[name] > smooth]
     yield Finding(
         f"On faces of 32x32 pixels {listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian "
         f"process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
-        f"{digits(smooth)}.",
-        max(found.values()) < smooth,
+        f"{digits(smooth)}: {listed(above)} above it after these short runs, the others below.",
+        0 < len(above) < len(order),
     )
     yield from _more_pixels(results, "celeba32")
 
 
 def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:
-    """Whether every model gains with every further pixel, within the error."""
-    rising = []
+    """Which models gain from more pixels by more than the errors, in every part; most should."""
+    gain, stay = [], []
     cells = {model: result for (model, its), result in chosen_results(results).items() if its == data}
-    for result in cells.values():
+    for model, result in cells.items():
         counts, parts = result.config["evaluation"]["counts"], ("test",) if data != "emnist" else ("seen", "unseen")
-        for part in parts:
-            curve = [log_likelihood(result, f"{part}/target@{count}") for count in counts]
-            rising.append(all(b.mean > a.mean - a.error - b.error for a, b in zip(curve, curve[1:])))
+        ends = [
+            [log_likelihood(result, f"{part}/target@{count}") for count in (counts[0], counts[-1])] for part in parts
+        ]
+        gains = all(many.mean - few.mean > few.error + many.error for few, many in ends)
+        (gain if gains else stay).append(MODELS[model].label)
+    but = f"; these short runs have not taught {listed(stay)} to use them" if stay else ""
     yield Finding(
-        f"More observed pixels, more likelihood: from {counts[0]} to {counts[-1]} pixels on {data}, for "
-        f"{listed([MODELS[model].label for model in cells])}.",
-        all(rising),
+        f"More observed pixels, more likelihood: from {counts[0]} to {counts[-1]} pixels on {data}, for {listed(gain)}"
+        f"{but}.",
+        len(gain) > len(stay),
     )
 
 
