@@ -152,3 +152,16 @@ def test_keys_differ_by_seed_purpose_and_step():
     assert len(PURPOSES) == 6 and len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
     with pytest.raises(ValueError):
         key_of(0, "guess")
+
+
+@pytest.mark.parametrize("flags, level", [("", 2), ("--xla_backend_optimization_level=0", None)])
+def test_flags_decide_before_ours_how_far_programs_are_optimised(line, flags, level, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    asked, jit = [], jax.jit
+    monkeypatch.setattr(
+        jax, "jit", lambda *args, **options: (asked.append(options["compiler_options"]), jit(*args, **options))[1]
+    )
+    made = program(line, seeds=1)
+    assert [options.get("xla_backend_optimization_level") for options in asked] == [level] * 5
+    state, metrics = made.chunk(made.init(jnp.zeros(1, jnp.uint32)), line.data["train"])
+    assert np.isfinite(metrics["loss"]).all() and state.step[0] == 5
