@@ -24,21 +24,12 @@ import pytest  # noqa: E402
 
 gc.set_threshold(100_000)  # a process that keeps many traced programs spends a fifth of its time on looking at them
 
-PROGRAMS_MIB = 1500  # memory at which a process lets its compiled programs go
-
 
 @pytest.fixture(autouse=True, scope="module")
 def let_programs_go():
-    """After a file: thousands of programs take gigabytes, and more mappings of memory than a process may have."""
+    """After a file: of thousands of living programs each new one takes longer to compile, and they take gigabytes."""
     yield
-    if resident_mib() > PROGRAMS_MIB:
-        jax.clear_caches()
-
-
-def resident_mib() -> float:
-    """Memory of this process; infinite where the system does not say."""
-    status = pathlib.Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if status.exists() else float("inf")
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
     python -m experiments.run --config configs/kvq/operators.py:experiment=sine,op=intention,preset=quick
     python -m scripts.sweep --config configs/kvq/operators.py:preset=quick,data=real --data_dir DATA     # all cells
     python -m scripts.tables --table kvq/operators
+    python -m scripts.sweep --config configs/kvq/operators.py:preset=quick,data=real --cells smoothing --data_dir DATA
+    python -m scripts.tables --table kvq/smoothing
 
 Everything but the operator is the experiment's own: attention with its five heads, encoders and decoder; for set
 anomalies the Transformer with one layer, where no other layer makes up for the operator. Operators with an alpha learn
@@ -10,15 +12,23 @@ it for each head, from 0.1; the Informers, defined between 0 and 1, from the 0.5
 mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant
 analysis, whose values are labels, cannot stand here.
 
+smoothing=little, some or much gives every operator the scale that its theory asks for, and one of three starts, instead
+of those of the experiment: see `starts`. --cells smoothing lists them all; the table has the start of the least
+validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
+
 A cell of `quick` takes a minute or two on one core. constrained_intention, which solves a quadratic program for every
 column of every head, takes up to ten; operators that compare all pairs of points or factor their kernel take ten to
 forty on pixels.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import common
 from configs.intention import anomaly, few_shot_classification, kabsch, pixels, policy_distillation, sine
+from kvq_jax.names import choose
+from kvq_jax.ops import OPERATORS
 
 # Experiment -> its config file, the axes of its attention model, and those of its data, where it has any.
 _EXPERIMENTS = {
@@ -39,13 +49,51 @@ EXPERIMENTS = tuple(_EXPERIMENTS)
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: experiment, op, data, preset, and those of the experiment's own config."""
     axes = common.parse_axes(
-        arg, experiment=EXPERIMENTS, op=common.operators(), data=("digits", "real"), preset=common.PRESETS
+        arg,
+        experiment=EXPERIMENTS,
+        op=common.operators(),
+        data=("digits", "real"),
+        preset=common.PRESETS,
+        smoothing=("own", *SMOOTHING),
     )
+    smoothing = axes.pop("smoothing")
+    if smoothing != "own":  # the axis stays only where it changes the cell
+        axes["smoothing"] = smoothing
     file, own, data = _EXPERIMENTS[axes["experiment"]]
     config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
     config |= dict(name="kvq/operators", axes=config["axes"] | axes)
+    width = config["model"].get("options", config["model"])["head_features"]
     swap = dict(op=common.op(axes["op"]))
-    return common.edited(config, {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}, EDITS)
+    if smoothing != "own":
+        swap = choose(starts(axes["op"], width), smoothing, f"start of {axes['op']}")
+    swaps = {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}
+    seeds = {} if smoothing == "own" else {"preset=quick": {"train": dict(seeds=3)}}
+    return common.edited(config, swaps, EDITS, seeds)
+
+
+# Start -> the temperature of attention, and the ridge of least squares.
+SMOOTHING = {"little": (0.25, 0.01), "some": (1.0, 0.1), "much": (4.0, 1.0)}
+
+
+def starts(op: str, width: int) -> dict[str, dict[str, Any]]:
+    """Start -> `op` and `scaling` of heads of this width, as the theory of the operator asks for.
+
+    Scores that are products are divided by sqrt(d), distances on both sides. Least squares count their ridge in mean
+    eigenvalues of the Gram matrix, 1 for kernels of distances, and multiply queries by sqrt(d) (Intention paper,
+    Appendix 9). An operator without a choice only has the start 'some'.
+    """
+    options = OPERATORS[op].options
+    if "scale" in options:
+        return {name: dict(op=dict(name=op, scale=1 / t), scaling="head") for name, (t, _) in SMOOTHING.items()}
+    if "length_scale" in options:
+        lengths = {name: t * width**0.5 for name, (t, _) in SMOOTHING.items()}
+        return {name: dict(op=dict(name=op, length_scale=length), scaling="none") for name, length in lengths.items()}
+    if "alpha" not in options:
+        return {"some": dict(op=op, scaling="head")}
+    unit = OPERATORS[op].alpha == "unit"
+    alphas = {name: ridge / (1 + ridge) if unit else ridge for name, (_, ridge) in SMOOTHING.items()}
+    own, scaling = (dict(unit="trace"), "map") if "unit" in options else ({}, "none")
+    return {name: dict(op=common.op(op) | dict(alpha=alpha) | own, scaling=scaling) for name, alpha in alphas.items()}
 
 
 EDITS = {
@@ -60,3 +108,8 @@ def sweep() -> list[dict[str, str]]:
     """The cells of the table, those that take longest last."""
     cells = [{"experiment": experiment, "op": op} for experiment in EXPERIMENTS for op in common.operators()]
     return sorted(cells, key=lambda cell: cell["op"] == "constrained_intention")
+
+
+def smoothing() -> list[dict[str, str]]:
+    """The cells of the table of operators with scales of their own: every start of every operator."""
+    return [cell | {"smoothing": start} for cell in sweep() for start in starts(cell["op"], width=1)]

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import re
 import sys
 import zipfile
@@ -75,6 +76,13 @@ class Result:
         """'2000', or '900 of 2000' where the state of the best validation loss is evaluated."""
         steps, best = self.content["steps"], self.content["best_step"]
         return str(steps) if best is None or self.config["train"]["select"] != "best" else f"{best} of {steps}"
+
+    @property
+    def validation(self) -> float:
+        """The validation loss of the state that is evaluated; infinite where there is none, or it is not finite."""
+        losses = [loss for _, loss in self.content["validation_losses"]]
+        found = min(losses) if losses and self.config["train"]["select"] == "best" else (losses or [math.inf])[-1]
+        return found if math.isfinite(found) else math.inf
 
     @functools.cached_property
     def examples(self) -> dict[str, np.ndarray]:

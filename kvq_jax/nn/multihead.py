@@ -17,6 +17,7 @@ SCALINGS = {
     "head": lambda width, heads: 1 / math.sqrt(width),  # Vaswani et al. (2017); Flax and Haiku
     "full": lambda width, heads: 1 / math.sqrt(width * heads),  # the published Set Transformer
     "none": lambda width, heads: 1.0,  # the formulas of the Intention paper
+    "map": lambda width, heads: math.sqrt(width),  # its Appendix 9: entries of Q K^+ then have variance 1
 }
 
 

@@ -36,6 +36,7 @@ def constrained_intention(
     *,
     mask: Mask = None,
     alpha: Scalar = 1e-3,
+    unit: str = "one",
     constraints: Array | None = None,
     bounds: Array | None = None,
     method: str = "exact",
@@ -50,6 +51,7 @@ def constrained_intention(
 
     Args:
         alpha: a number >= 0, or an array > 0. alpha = 0 needs keys of full column rank; otherwise Z does not exist.
+        unit: of alpha, as in `intention`.
         constraints: C [d, p], or [..., d, p] with the leading dimensions of the keys. None: the unit matrix.
         bounds: c [p], or [..., p, k] for bounds that differ between columns. None: zeros. With both None, w >= 0.
         method: one of METHODS:
@@ -61,7 +63,7 @@ def constrained_intention(
         route: 'primal', 'dual', or 'auto' for the cheaper. With w >= 0 alone a step solves N equations (dual)
             or d, else always p.
     """
-    return _fit(matmul, query, key, value, mask, alpha, constraints, bounds, method, equality, route)
+    return _fit(matmul, query, key, value, mask, alpha, unit, constraints, bounds, method, equality, route)
 
 
 def constrained_weights(
@@ -70,6 +72,7 @@ def constrained_weights(
     *,
     mask: Mask = None,
     alpha: Scalar = 1e-3,
+    unit: str = "one",
     constraints: Array | None = None,
     bounds: Array | None = None,
     method: str = "exact",
@@ -81,17 +84,20 @@ def constrained_weights(
     Zeros without keys, also where zeros do not meet the constraints.
     """
     nobody = jnp.zeros((1, *jnp.shape(key)[-1:]), jnp.result_type(key))
-    return _fit(lambda query, w: w, nobody, key, value, mask, alpha, constraints, bounds, method, equality, route)
+    return _fit(lambda query, w: w, nobody, key, value, mask, alpha, unit, constraints, bounds, method, equality, route)
 
 
-def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equality, route) -> Array:
+def _fit(use, query, key, value, mask, alpha, unit, constraints, bounds, method, equality, route) -> Array:
     """use(query, w)."""
     find_active = choose(METHODS, method, "method")
     masks.output_shape(query, key, value)
     d, k = jnp.shape(key)[-1], jnp.shape(value)[-1]
-    route = "primal" if least_squares.checked_route(alpha, route) == "pinv" else route
+    pinv = least_squares.checked_route(alpha, route) == "pinv"
+    route = "primal" if pinv else route
+    counted = choose(least_squares.UNITS, unit, "unit of alpha")
+    in_ones = lambda alpha, rows: alpha if counted is None or pinv else alpha * counted(rows)
     if method == "exact" and constraints is bounds is equality is None:
-        run = lambda query, *rest: use(query, _non_negative(*rest, route))
+        run = lambda query, *rest: use(query, _non_negative(*rest, in_ones, route))
         return least_squares.fit(run, query, key, value, mask, scalars=(alpha,))
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
@@ -104,11 +110,11 @@ def _fit(use, query, key, value, mask, alpha, constraints, bounds, method, equal
         )
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
-    run = lambda query, *rest: use(query, _weights(*rest, find_active, equality, route))
+    run = lambda query, *rest: use(query, _weights(*rest, in_ones, find_active, equality, route))
     return least_squares.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
 
 
-def _non_negative(key, value, keep, alpha, route) -> Array:
+def _non_negative(key, value, keep, alpha, in_ones, route) -> Array:
     """w >= 0 [..., d, k], from the least squares of the columns K_f of K whose constraint is not active.
 
     Primal: (K_f'K_f + alpha I) w_f = K_f'v. Dual: (K_f K_f' + alpha I) u = v, w_f = K_f'u. The multipliers are the
@@ -116,6 +122,7 @@ def _non_negative(key, value, keep, alpha, route) -> Array:
     """
     rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)
     n, d = rows.shape[-2:]
+    alpha = in_ones(alpha, rows)
     length = jnp.sqrt((rows**2).sum(-2, keepdims=True) + alpha)
     length = jnp.where(length > 0, length, 1)
     ridge = alpha[..., None] if isinstance(alpha, Array) else alpha  # of a system for each column of values
@@ -184,10 +191,11 @@ def _vector_solver(matrix: Array) -> Callable[[Array], Array]:
     return lambda vector: solve(vector[..., None])[..., 0]
 
 
-def _weights(key, value, keep, alpha, constraints, bounds, find_active, equality, route) -> Array:
+def _weights(key, value, keep, alpha, constraints, bounds, in_ones, find_active, equality, route) -> Array:
     """w [..., d, k]."""
     route = least_squares.checked_route(alpha, route)
     rows = least_squares.root(keep) * key
+    alpha = in_ones(alpha, rows)
     free = least_squares.weights(rows, least_squares.root(keep) * value, alpha, route)
     if constraints.shape[-1] == 0:
         return free

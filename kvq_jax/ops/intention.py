@@ -23,6 +23,7 @@ def intention(
     *,
     mask: Mask = None,
     alpha: Scalar = 1e-3,
+    unit: str = "one",
     sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
@@ -36,6 +37,7 @@ def intention(
 
     Args:
         alpha: a number >= 0 (0: Moore-Penrose, whatever the route), or an array > 0.
+        unit: of alpha, a name of least_squares.UNITS: 'one', or 'trace': tr(K'WK) / d, the mean eigenvalue. Ours.
         sample_weight: [..., N], >= 0: the diagonal of W; None: ones.
         route: 'primal' (a d x d system), 'dual' (N x N), 'pinv' (singular values; the solution for alpha = 0 only), or
             'auto': primal or dual, whichever has fewer products for these shapes.
@@ -46,7 +48,9 @@ def intention(
     route = least_squares.checked_route(alpha, route, form)
 
     def run(query, key, value, weight, alpha):
-        return least_squares.predict(query, *least_squares.weighted(weight, key, value), alpha, route, form)
+        rows, targets = least_squares.weighted(weight, key, value)
+        rows, query = least_squares.in_unit(unit, rows, query)
+        return least_squares.predict(query, rows, targets, alpha, route, form)
 
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
@@ -58,6 +62,7 @@ def sigma_intention(
     *,
     mask: Mask = None,
     alpha: Scalar = 1e-3,
+    unit: str = "one",
     route: str = "auto",
     form: str = "ridge",
 ) -> Array:
@@ -71,7 +76,7 @@ def sigma_intention(
     route = least_squares.checked_route(alpha, route, form)
 
     def run(query, key, value, keep, alpha):
-        (rows,) = least_squares.weighted(keep, key)
+        rows, query = least_squares.in_unit(unit, *least_squares.weighted(keep, key), query)
         z = least_squares.map_of(query, rows, alpha, route, form)
         return matmul(jax.nn.softmax(z, where=None if keep is None else transpose(keep) > 0), value)
 
@@ -84,6 +89,7 @@ def intention_weights(
     *,
     mask: Mask = None,
     alpha: Scalar = 1e-3,
+    unit: str = "one",
     sample_weight: Array | None = None,
     route: str = "auto",
     form: str = "ridge",
@@ -97,27 +103,43 @@ def intention_weights(
     route = least_squares.checked_route(alpha, route, form)
 
     def run(query, key, value, weight, alpha):
-        return least_squares.weights(*least_squares.weighted(weight, key, value), alpha, route, form)
+        rows, targets = least_squares.weighted(weight, key, value)
+        rows, per_length = least_squares.in_unit(unit, rows, jnp.ones((1, 1), key.dtype))
+        return per_length * least_squares.weights(rows, targets, alpha, route, form)
 
     nobody = jnp.zeros((1, *jnp.shape(key)[-1:]), jnp.result_type(key))
     return least_squares.fit(run, nobody, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 
 
 def informer(
-    query: Array, key: Array, value: Array, *, mask: Mask = None, alpha: Scalar = 0.5, route: str = "auto"
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Mask = None,
+    alpha: Scalar = 0.5,
+    unit: str = "one",
+    route: str = "auto",
 ) -> Array:
     """Q K' [(1 - alpha) KK' + alpha I]^-1 V: Intention in the Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     alpha is sigmoid(theta) there, with theta = 0 at the start: hence 0.5. Shapes, options and errors: see `intention`.
     """
-    return intention(query, key, value, mask=mask, alpha=alpha, route=route, form="informer")
+    return intention(query, key, value, mask=mask, alpha=alpha, unit=unit, route=route, form="informer")
 
 
 def sigma_informer(
-    query: Array, key: Array, value: Array, *, mask: Mask = None, alpha: Scalar = 0.5, route: str = "auto"
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Mask = None,
+    alpha: Scalar = 0.5,
+    unit: str = "one",
+    route: str = "auto",
 ) -> Array:
     """softmax_n(Q K' [(1 - alpha) KK' + alpha I]^-1) V: the sigma-Informer (Garnelo and Czarnecki 2023, Appendix 8).
 
     Shapes, options and errors: see `sigma_intention`.
     """
-    return sigma_intention(query, key, value, mask=mask, alpha=alpha, route=route, form="informer")
+    return sigma_intention(query, key, value, mask=mask, alpha=alpha, unit=unit, route=route, form="informer")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from kvq_jax.names import choose
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.linalg import cross, left, matmul, solve, transpose
 from kvq_jax.ops.masks import Mask, Scalar, per_batch
@@ -99,6 +100,27 @@ def checked_route(alpha: Scalar, route: str = "auto", form: str = "ridge") -> st
     if route == "pinv":
         raise ValueError("route 'pinv' is the solution for alpha = 0: pass alpha=0")
     return route
+
+
+def in_unit(unit: str, rows: Array, *others: Array) -> tuple[Array, ...]:
+    """Rows A [..., N, d] and other arrays [..., *, d], divided so that an alpha in `unit` becomes a plain number.
+
+    Unit 'trace' divides by the square root of the mean eigenvalue of A'A. What an operator finds then depends on the
+    directions and relative lengths of the keys alone. Raises ValueError for an unknown unit.
+    """
+    if choose(UNITS, unit, "unit of alpha") is None:
+        return rows, *others
+    length = jnp.sqrt(UNITS[unit](rows))
+    return tuple(x / length for x in (rows, *others))
+
+
+def mean_eigenvalue(rows: Array) -> Array:
+    """tr(A'A) / d of rows A [..., N, d] -> [..., 1, 1]; 1 where all are zeros."""
+    return positive((rows**2).sum((-2, -1), keepdims=True) / rows.shape[-1])
+
+
+# Name of a unit of alpha -> rows A -> what it is; None: 1.
+UNITS: dict[str, Callable[[Array], Array] | None] = {"one": None, "trace": mean_eigenvalue}
 
 
 def predict(query: Array, rows: Array, targets: Array, alpha: Scalar, route: str, form: str = "ridge") -> Array:

@@ -29,10 +29,43 @@ COLUMNS = {
 
 
 def operators(results: Sequence[Result]) -> Table | None:
-    """Every operator but those of labels, by experiment: real data first, one preset. None without results."""
-    found = comparable(results, "kvq/operators", _place, data=lambda result: result.axes["data"] != "real")
-    if not found:
+    """Every operator but those of labels, by experiment, as its experiment has attention. None without results."""
+    found = _comparable([result for result in results if "smoothing" not in result.axes])
+    return _table(found, "KVQ space at work: each experiment's attention model with other operators") if found else None
+
+
+def smoothing(results: Sequence[Result]) -> Table | None:
+    """The same, scaled as the theory of each operator asks, from the start of the least validation loss.
+
+    None without results.
+    """
+    tried = _comparable([result for result in results if "smoothing" in result.axes], lambda r: r.axes["smoothing"])
+    if not tried:
         return None
+    found: dict[tuple[str, str], Result] = {}
+    for (experiment, op, _), result in tried.items():
+        best = found.setdefault((experiment, op), result)
+        found[experiment, op] = min(best, result, key=lambda result: result.validation)
+    starts: dict[str, list[str]] = {}
+    for (experiment, op), result in found.items():
+        count = sum(place[:2] == (experiment, op) for place in tried)
+        starts.setdefault(experiment, []).append(f"{op} {result.axes['smoothing']} of {count}")
+    told = "; ".join(f"{experiment}: {', '.join(starts[experiment])}" for experiment in COLUMNS if experiment in starts)
+    return _table(
+        found,
+        "KVQ space at work: every operator with the scale that its theory asks for",
+        f" Of the starts that were run ('of so many'), how much an operator smooths is that of the least validation "
+        f"loss: {told}.",
+    )
+
+
+def _comparable(results: Sequence[Result], *axes: Callable[[Result], str]) -> dict[tuple, Result]:
+    """(experiment, operator, *axes) -> result: real data first, one preset."""
+    place = lambda result: (result.axes["experiment"], result.axes["op"], *(axis(result) for axis in axes))
+    return comparable(results, "kvq/operators", place, data=lambda result: result.axes["data"] != "real")
+
+
+def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = "") -> Table:
     ops = [name for name, operator in OPERATORS.items() if not operator.labels]
     ops += sorted({op for _, op in found}.difference(ops))
     columns = [
@@ -47,20 +80,16 @@ def operators(results: Sequence[Result]) -> Table | None:
     steps = _by_experiment(found, lambda result, _: result.content["steps"])
     facts = [result.content["facts"] for result in found.values()]
     images = sorted({fact["data"] for fact in facts if "data" in fact})
-    chosen = sorted({name for (name, _), result in found.items() if result.config["train"]["select"] == "best"})
+    selected = sorted({name for (name, _), result in found.items() if result.config["train"]["select"] == "best"})
     return Table(
-        "KVQ space at work: each experiment's attention model with other operators",
+        title,
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
-        f"loss in {' and '.join(chosen) or 'none'}; mean ± standard error over evaluation tasks, of which there are "
-        f"{told['n']}; {BEST}. Images: {'; '.join(images) or 'none'}. No paper has this table.",
+        f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over evaluation tasks, of which there are "
+        f"{told['n']}; {BEST}. Images: {'; '.join(images) or 'none'}.{chosen} No paper has this table.",
         facts=told,
     )
-
-
-def _place(result: Result) -> tuple[str, str]:
-    return result.axes["experiment"], result.axes["op"]
 
 
 def _by_experiment(found: Mapping[tuple, Result], number: Callable[[Result, Column], Any]) -> str:
@@ -79,4 +108,4 @@ def _cell(result: Result | None, column: Column) -> Cell:
     return measured(result and result.metrics.get(f"trained/{column.metric}"), scale=column.factor)
 
 
-TABLES = {"kvq/operators": operators}
+TABLES = {"kvq/operators": operators, "kvq/smoothing": smoothing}

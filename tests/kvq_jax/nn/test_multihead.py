@@ -53,7 +53,9 @@ def test_equals_flax_attention_with_the_same_parameters():
 
 
 @every_op
-@pytest.mark.parametrize("scaling, scale", [("head", 1 / math.sqrt(D)), ("full", 1 / math.sqrt(H * D)), ("none", 1.0)])
+@pytest.mark.parametrize(
+    "scaling, scale", [("head", 1 / math.sqrt(D)), ("full", 1 / math.sqrt(H * D)), ("none", 1.0), ("map", math.sqrt(D))]
+)
 def test_is_a_loop_over_heads(op, scaling, scale):
     apply, variables = build(op, scaling=scaling)
     query, key, value = sets()

@@ -1,0 +1,75 @@
+"""alpha in units of the mean eigenvalue of the Gram matrix, for every operator that has the option."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvq_jax.nn import Mixer
+from kvq_jax.ops import OPERATORS, OPS, intention
+
+WITH_UNIT = [name for name, operator in OPERATORS.items() if "unit" in operator.options]
+RIDGES = [name for name in WITH_UNIT if OPERATORS[name].alpha == "positive"]
+QUERY, KEY, VALUE = (
+    np.random.default_rng(seed).normal(size=size) for seed, size in enumerate([(3, 4), (6, 4), (6, 2)])
+)
+MASK = np.array([True, True, False, True, True, True])
+EACH = np.stack([MASK, ~MASK, np.ones(6, bool)])  # a mask for each query
+
+
+def mean_eigenvalue(name, rows):
+    """By the eigenvalues; LS-SVM centres its keys."""
+    return np.linalg.eigvalsh(np.cov(rows.T, bias=True) * len(rows) if name == "ls_svm" else rows.T @ rows).mean()
+
+
+def close(one, other):
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_every_least_squares_operator_has_it():
+    family = {"intention", "sigma_intention", "informer", "sigma_informer", "constrained_intention", "ls_svm"}
+    assert set(WITH_UNIT) == family
+
+
+@pytest.mark.parametrize("name", RIDGES)
+def test_is_the_mean_eigenvalue(name, x64):
+    run = jax.jit(lambda alpha, unit: OPS[name](QUERY, KEY, VALUE, mask=MASK, alpha=alpha, unit=unit), static_argnums=1)
+    close(run(0.3, "trace"), run(0.3 * mean_eigenvalue(name, KEY[MASK]), "one"))
+
+
+@pytest.mark.parametrize("name", WITH_UNIT)
+@pytest.mark.parametrize("mask", [None, MASK, EACH], ids=["all", "some", "own"])
+def test_the_length_of_the_keys_does_not_matter(name, mask, x64):
+    run = jax.jit(lambda size: OPS[name](size * QUERY, size * KEY, VALUE, mask=mask, alpha=0.4, unit="trace"))
+    close(run(1e3), run(1.0))
+
+
+@pytest.mark.parametrize("name", WITH_UNIT)
+def test_queries_with_masks_of_their_own_have_units_of_their_own(name, x64):
+    run = jax.jit(lambda query, mask: OPS[name](query, KEY, VALUE, mask=mask, alpha=0.4, unit="trace"))
+    for query, mask, row in zip(QUERY, EACH, run(QUERY, EACH), strict=True):
+        close(run(query[None], mask)[0], row)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_UNIT if OPERATORS[name].weights])
+def test_weights_are_those_of_the_output(name, x64):
+    mixer = Mixer(dict(name=name, alpha=0.4, alpha_kind="sigmoid", unit="trace"))
+    variables = mixer.init(jax.random.key(0), QUERY, KEY, VALUE)
+    weights = mixer.apply(variables, KEY, VALUE, mask=MASK, method="weights")
+    close(QUERY @ weights, mixer.apply(variables, QUERY, KEY, VALUE, mask=MASK))
+
+
+@pytest.mark.parametrize("name", WITH_UNIT)
+def test_keys_of_zeros_have_finite_gradients(name):
+    loss = lambda key: OPS[name](jnp.ones((2, 3)), key, jnp.ones((4, 2)), alpha=0.5, unit="trace").sum()
+    assert np.isfinite(jax.jit(jax.grad(loss))(jnp.zeros((4, 3)))).all()
+
+
+def test_no_ridge_has_no_unit(x64):
+    close(intention(QUERY, KEY, VALUE, alpha=0.0, unit="trace"), intention(QUERY, KEY, VALUE, alpha=0.0))
+
+
+@pytest.mark.parametrize("name", WITH_UNIT)
+def test_unknown_unit(name):
+    with pytest.raises(ValueError, match="unknown unit of alpha 'traces'.*'trace'"):
+        OPS[name](QUERY, KEY, VALUE, unit="traces")
