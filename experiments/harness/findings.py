@@ -66,6 +66,11 @@ class Numbers:
         return marked == {row}
 
     @property
+    def rows(self) -> list[str]:
+        """The names of the rows."""
+        return [name for name, _ in self._table.rows]
+
+    @property
     def columns(self) -> list[str]:
         """The heads of the columns of numbers."""
         return list(self._table.columns[1:])

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result
-from experiments.neural_processes.images.tables import chosen_results, table3
+from experiments.neural_processes.images.tables import chosen_results, operators, table3
 from experiments.neural_processes.likelihoods import log_likelihood
 from kvq_jax.models import MODELS, family
 
@@ -72,4 +72,19 @@ def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:
     )
 
 
-FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces}
+def attention(results: Sequence[Result]) -> Iterator[Finding]:
+    """KVQ space on images: the operators over the context, in order, beside softmax."""
+    number = Numbers(operators, results)
+    for head in number.columns:
+        found = number.known(number.rows, head)
+        if len(found) < 2 or "softmax" not in found:
+            continue
+        order = sorted(found, key=found.get, reverse=True)
+        softmax = order.index("softmax") + 1
+        yield Finding(
+            f"{head}, log-likelihood per target pixel by the operator over the context: "
+            f"{listed([f'{op} {digits(found[op])}' for op in order])}; softmax is number {softmax} of {len(order)}."
+        )
+
+
+FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces, "kvq/images": attention}

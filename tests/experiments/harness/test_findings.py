@@ -14,7 +14,12 @@ TABLE = Table(
 
 def test_numbers_are_found_by_row_and_column():
     number = Numbers(lambda results: TABLE, [])
-    assert number("B", "one") == 0.7 and number.cell("A", "two") == "none" and number.columns == ["one", "two"]
+    assert (
+        number("B", "one") == 0.7
+        and number.cell("A", "two") == "none"
+        and number.columns == ["one", "two"]
+        and number.rows == ["A", "B"]
+    )
     assert number.known(["A", "B"], "one") == {"A": 0.5, "B": 0.7} and number.known(["A", "B"], "two") == {}
     for row in "AB":
         with pytest.raises(Unsaid, match=f"Errors: {row}, two is missing"):

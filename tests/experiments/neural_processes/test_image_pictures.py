@@ -14,6 +14,7 @@ from configs.neural_processes import images as images_config
 from experiments import catalogue
 from experiments.harness import drawing
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.findings import said
 from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
 from experiments.neural_processes.images import experiment, montage, tables
@@ -182,6 +183,16 @@ def test_operators_on_images(of_attention):
     best = {name: [cell.best for cell in cells] for name, cells in table.rows}
     assert best == {"linear": [True, False], "intention": [True, True]}, "within the joint error of the best"
     assert catalogue.find("tables", "kvq/images")(of_attention[:2]) is None
+
+
+def test_the_finding_on_operators_has_them_in_order(of_attention, tmp_path):
+    softmax = made_up(tmp_path / "op", attention_config.get_config("op=softmax,data=digits,preset=quick"), value=1.2)
+    found, missing = said(catalogue.find("findings", "kvq/images"), [*of_attention, softmax])
+    assert [finding.text for finding in found] == [
+        "ANP, digits test, log-likelihood per target pixel by the operator over the context: intention 1.5, linear 1.5 "
+        "and softmax 1.2; softmax is number 3 of 3."
+    ]
+    assert missing is None and not said(catalogue.find("findings", "kvq/images"), of_attention)[0]
 
 
 def test_the_paper_is_not_beside_another_attention(of_images, of_attention):
