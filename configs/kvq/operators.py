@@ -13,7 +13,7 @@ mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all
 analysis, whose values are labels, cannot stand here.
 
 smoothing=little, some or much gives every operator the scale that its theory asks for, and one of three starts, instead
-of those of the experiment: see `starts`. --cells smoothing lists them all; the table has the start of the least
+of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of the least
 validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
 
 A cell of `quick` takes a minute or two on one core. constrained_intention, which solves a quadratic program for every
@@ -27,7 +27,7 @@ from ml_collections import ConfigDict
 
 from configs import common
 from configs.intention import anomaly, few_shot_classification, kabsch, pixels, policy_distillation, sine
-from kvq_jax.names import choose
+from kvq_jax.names import unknown
 from kvq_jax.ops import OPERATORS
 
 # Experiment -> its config file, the axes of its attention model, and those of its data, where it has any.
@@ -47,7 +47,10 @@ EXPERIMENTS = tuple(_EXPERIMENTS)
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
-    """The config of one cell; axes: experiment, op, data, preset, and those of the experiment's own config."""
+    """The config of one cell; axes: experiment, op, data, preset, smoothing, and those of the experiment's own config.
+
+    Raises ValueError for a start that the operator does not have.
+    """
     axes = common.parse_axes(
         arg,
         experiment=EXPERIMENTS,
@@ -56,18 +59,18 @@ def get_config(arg: str | None = None) -> ConfigDict:
         preset=common.PRESETS,
         smoothing=("own", *SMOOTHING),
     )
-    smoothing = axes.pop("smoothing")
-    if smoothing != "own":  # the axis stays only where it changes the cell
-        axes["smoothing"] = smoothing
+    op, start = axes["op"], axes.pop("smoothing")
     file, own, data = _EXPERIMENTS[axes["experiment"]]
     config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
+    swap, seeds = dict(op=common.op(op)), {}
+    if start != "own":  # the axis stays only where it changes the cell
+        if start not in starts(op):
+            raise ValueError(unknown(f"start of {op}", start, starts(op)))
+        axes["smoothing"] = start
+        heads = config["model"].get("options", config["model"])
+        swap, seeds = started(op, start, heads["head_features"]), {"preset=quick": {"train": dict(seeds=3)}}
     config |= dict(name="kvq/operators", axes=config["axes"] | axes)
-    width = config["model"].get("options", config["model"])["head_features"]
-    swap = dict(op=common.op(axes["op"]))
-    if smoothing != "own":
-        swap = choose(starts(axes["op"], width), smoothing, f"start of {axes['op']}")
     swaps = {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}
-    seeds = {} if smoothing == "own" else {"preset=quick": {"train": dict(seeds=3)}}
     return common.edited(config, swaps, EDITS, seeds)
 
 
@@ -75,25 +78,30 @@ def get_config(arg: str | None = None) -> ConfigDict:
 SMOOTHING = {"little": (0.25, 0.01), "some": (1.0, 0.1), "much": (4.0, 1.0)}
 
 
-def starts(op: str, width: int) -> dict[str, dict[str, Any]]:
-    """Start -> `op` and `scaling` of heads of this width, as the theory of the operator asks for.
+def starts(op: str) -> tuple[str, ...]:
+    """The starts of an operator: only 'some' where no option says how much it smooths."""
+    choice = {"scale", "length_scale", "alpha"}.intersection(OPERATORS[op].options)
+    return tuple(SMOOTHING) if choice else ("some",)
+
+
+def started(op: str, start: str, width: int) -> dict[str, Any]:
+    """`op` and `scaling` of heads of this width, as the theory of the operator asks for.
 
     Scores that are products are divided by sqrt(d), distances on both sides. Least squares count their ridge in mean
     eigenvalues of the Gram matrix, 1 for kernels of distances, and multiply queries by sqrt(d) (Intention paper,
-    Appendix 9). An operator without a choice only has the start 'some'.
+    Appendix 9).
     """
-    options = OPERATORS[op].options
+    options, (temperature, ridge) = OPERATORS[op].options, SMOOTHING[start]
     if "scale" in options:
-        return {name: dict(op=dict(name=op, scale=1 / t), scaling="head") for name, (t, _) in SMOOTHING.items()}
+        return dict(op=dict(name=op, scale=1 / temperature), scaling="head")
     if "length_scale" in options:
-        lengths = {name: t * width**0.5 for name, (t, _) in SMOOTHING.items()}
-        return {name: dict(op=dict(name=op, length_scale=length), scaling="none") for name, length in lengths.items()}
+        return dict(op=dict(name=op, length_scale=temperature * width**0.5), scaling="none")
     if "alpha" not in options:
-        return {"some": dict(op=op, scaling="head")}
-    unit = OPERATORS[op].alpha == "unit"
-    alphas = {name: ridge / (1 + ridge) if unit else ridge for name, (_, ridge) in SMOOTHING.items()}
-    own, scaling = (dict(unit="trace"), "map") if "unit" in options else ({}, "none")
-    return {name: dict(op=common.op(op) | dict(alpha=alpha) | own, scaling=scaling) for name, alpha in alphas.items()}
+        return dict(op=op, scaling="head")
+    learnt = common.op(op) | dict(alpha=ridge / (1 + ridge) if OPERATORS[op].alpha == "unit" else ridge)
+    if "unit" not in options:
+        return dict(op=learnt, scaling="none")
+    return dict(op=learnt | dict(unit="trace"), scaling="map")
 
 
 EDITS = {
@@ -112,4 +120,4 @@ def sweep() -> list[dict[str, str]]:
 
 def smoothing() -> list[dict[str, str]]:
     """The cells of the table of operators with scales of their own: every start of every operator."""
-    return [cell | {"smoothing": start} for cell in sweep() for start in starts(cell["op"], width=1)]
+    return [cell | {"smoothing": start} for cell in sweep() for start in starts(cell["op"])]

@@ -81,8 +81,8 @@ class Result:
     def validation(self) -> float:
         """The validation loss of the state that is evaluated; infinite where there is none, or it is not finite."""
         losses = [loss for _, loss in self.content["validation_losses"]]
-        found = min(losses) if losses and self.config["train"]["select"] == "best" else (losses or [math.inf])[-1]
-        return found if math.isfinite(found) else math.inf
+        judged = losses if self.config["train"]["select"] == "best" else losses[-1:]
+        return min(filter(math.isfinite, judged), default=math.inf)
 
     @functools.cached_property
     def examples(self) -> dict[str, np.ndarray]:

@@ -92,12 +92,9 @@ def _fit(use, query, key, value, mask, alpha, unit, constraints, bounds, method,
     find_active = choose(METHODS, method, "method")
     masks.output_shape(query, key, value)
     d, k = jnp.shape(key)[-1], jnp.shape(value)[-1]
-    pinv = least_squares.checked_route(alpha, route) == "pinv"
-    route = "primal" if pinv else route
-    counted = choose(least_squares.UNITS, unit, "unit of alpha")
-    in_ones = lambda alpha, rows: alpha if counted is None or pinv else alpha * counted(rows)
+    route = "primal" if least_squares.checked_route(alpha, route) == "pinv" else route
     if method == "exact" and constraints is bounds is equality is None:
-        run = lambda query, *rest: use(query, _non_negative(*rest, in_ones, route))
+        run = lambda query, *rest: use(query, _non_negative(*rest, unit, route))
         return least_squares.fit(run, query, key, value, mask, scalars=(alpha,))
     constraints = jnp.eye(d) if constraints is None else jnp.asarray(constraints)
     p = constraints.shape[-1]
@@ -110,19 +107,19 @@ def _fit(use, query, key, value, mask, alpha, unit, constraints, bounds, method,
         )
     if equality is not None and jnp.shape(equality) != (p,):
         raise ValueError(f"expected equality [{p}], got {jnp.shape(equality)}")
-    run = lambda query, *rest: use(query, _weights(*rest, in_ones, find_active, equality, route))
+    run = lambda query, *rest: use(query, _weights(*rest, unit, find_active, equality, route))
     return least_squares.fit(run, query, key, value, mask, scalars=(alpha,), matrices=(constraints, bounds))
 
 
-def _non_negative(key, value, keep, alpha, in_ones, route) -> Array:
+def _non_negative(key, value, keep, alpha, unit, route) -> Array:
     """w >= 0 [..., d, k], from the least squares of the columns K_f of K whose constraint is not active.
 
     Primal: (K_f'K_f + alpha I) w_f = K_f'v. Dual: (K_f K_f' + alpha I) u = v, w_f = K_f'u. The multipliers are the
     gradients -K_a'(v - K_f w_f). There always is such a w, 0 for one.
     """
-    rows, targets = least_squares.root(keep) * key, transpose(least_squares.root(keep) * value)
+    rows, targets = least_squares.in_unit(unit, *least_squares.weighted(keep, key, value))
+    targets = transpose(targets)
     n, d = rows.shape[-2:]
-    alpha = in_ones(alpha, rows)
     length = jnp.sqrt((rows**2).sum(-2, keepdims=True) + alpha)
     length = jnp.where(length > 0, length, 1)
     ridge = alpha[..., None] if isinstance(alpha, Array) else alpha  # of a system for each column of values
@@ -191,12 +188,11 @@ def _vector_solver(matrix: Array) -> Callable[[Array], Array]:
     return lambda vector: solve(vector[..., None])[..., 0]
 
 
-def _weights(key, value, keep, alpha, constraints, bounds, in_ones, find_active, equality, route) -> Array:
+def _weights(key, value, keep, alpha, constraints, bounds, unit, find_active, equality, route) -> Array:
     """w [..., d, k]."""
     route = least_squares.checked_route(alpha, route)
-    rows = least_squares.root(keep) * key
-    alpha = in_ones(alpha, rows)
-    free = least_squares.weights(rows, least_squares.root(keep) * value, alpha, route)
+    rows, targets = least_squares.in_unit(unit, *least_squares.weighted(keep, key, value))
+    free = least_squares.weights(rows, targets, alpha, route)
     if constraints.shape[-1] == 0:
         return free
     nearest = functools.partial(_nearest, constraints, bounds, find_active, equality)

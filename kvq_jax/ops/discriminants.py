@@ -57,8 +57,8 @@ def ls_svm(
         sign = 2 * value - 1
         root, centre = least_squares.root(weight), least_squares.mean(key, weight)
         bias = least_squares.mean(sign, weight)
-        rows, query = least_squares.in_unit(unit, root * (key - centre), query - centre)
-        return least_squares.predict(query, rows, root * (sign - bias), alpha, route) + bias
+        rows, targets = least_squares.in_unit(unit, root * (key - centre), root * (sign - bias))
+        return least_squares.predict(query - centre, rows, targets, alpha, route) + bias
 
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
 

@@ -48,8 +48,7 @@ def intention(
     route = least_squares.checked_route(alpha, route, form)
 
     def run(query, key, value, weight, alpha):
-        rows, targets = least_squares.weighted(weight, key, value)
-        rows, query = least_squares.in_unit(unit, rows, query)
+        rows, targets = least_squares.in_unit(unit, *least_squares.weighted(weight, key, value))
         return least_squares.predict(query, rows, targets, alpha, route, form)
 
     return least_squares.fit(run, query, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))
@@ -103,9 +102,8 @@ def intention_weights(
     route = least_squares.checked_route(alpha, route, form)
 
     def run(query, key, value, weight, alpha):
-        rows, targets = least_squares.weighted(weight, key, value)
-        rows, per_length = least_squares.in_unit(unit, rows, jnp.ones((1, 1), key.dtype))
-        return per_length * least_squares.weights(rows, targets, alpha, route, form)
+        rows, targets = least_squares.in_unit(unit, *least_squares.weighted(weight, key, value))
+        return least_squares.weights(rows, targets, alpha, route, form)
 
     nobody = jnp.zeros((1, *jnp.shape(key)[-1:]), jnp.result_type(key))
     return least_squares.fit(run, nobody, key, value, mask, sample_weight=sample_weight, scalars=(alpha,))

@@ -103,10 +103,10 @@ def checked_route(alpha: Scalar, route: str = "auto", form: str = "ridge") -> st
 
 
 def in_unit(unit: str, rows: Array, *others: Array) -> tuple[Array, ...]:
-    """Rows A [..., N, d] and other arrays [..., *, d], divided so that an alpha in `unit` becomes a plain number.
+    """Rows A [..., N, d] and other arrays, divided so that an alpha in `unit` becomes a plain number.
 
-    Unit 'trace' divides by the square root of the mean eigenvalue of A'A. What an operator finds then depends on the
-    directions and relative lengths of the keys alone. Raises ValueError for an unknown unit.
+    Unit 'trace' divides by the square root of the mean eigenvalue of A'A. With targets B divided by the same, G^-1 A'B
+    is that of A and B with an alpha so many times as large. Raises ValueError for an unknown unit.
     """
     if choose(UNITS, unit, "unit of alpha") is None:
         return rows, *others

@@ -42,20 +42,18 @@ def smoothing(results: Sequence[Result]) -> Table | None:
     tried = _comparable([result for result in results if "smoothing" in result.axes], lambda r: r.axes["smoothing"])
     if not tried:
         return None
-    found: dict[tuple[str, str], Result] = {}
-    for (experiment, op, _), result in tried.items():
-        best = found.setdefault((experiment, op), result)
-        found[experiment, op] = min(best, result, key=lambda result: result.validation)
+    places = dict.fromkeys(place[:2] for place in tried)
+    runs = {place: [result for (*its, _), result in tried.items() if tuple(its) == place] for place in places}
+    found = {place: min(results, key=lambda result: result.validation) for place, results in runs.items()}
     starts: dict[str, list[str]] = {}
     for (experiment, op), result in found.items():
-        count = sum(place[:2] == (experiment, op) for place in tried)
-        starts.setdefault(experiment, []).append(f"{op} {result.axes['smoothing']} of {count}")
+        start = f"{op} {result.axes['smoothing']} of {len(runs[experiment, op])}"
+        starts.setdefault(experiment, []).append(start)
     told = "; ".join(f"{experiment}: {', '.join(starts[experiment])}" for experiment in COLUMNS if experiment in starts)
     return _table(
         found,
         "KVQ space at work: every operator with the scale that its theory asks for",
-        f" Of the starts that were run ('of so many'), how much an operator smooths is that of the least validation "
-        f"loss: {told}.",
+        f" Each operator has the start of the least validation loss, of so many as were run: {told}.",
     )
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kvq_jax.nn import Mixer
-from kvq_jax.ops import OPERATORS, OPS, intention
+from kvq_jax.ops import OPERATORS, OPS, constrained_weights, intention
+from kvq_jax.ops.constraints import METHODS
 
 WITH_UNIT = [name for name, operator in OPERATORS.items() if "unit" in operator.options]
 RIDGES = [name for name in WITH_UNIT if OPERATORS[name].alpha == "positive"]
@@ -35,6 +36,15 @@ def test_every_least_squares_operator_has_it():
 def test_is_the_mean_eigenvalue(name, x64):
     run = jax.jit(lambda alpha, unit: OPS[name](QUERY, KEY, VALUE, mask=MASK, alpha=alpha, unit=unit), static_argnums=1)
     close(run(0.3, "trace"), run(0.3 * mean_eigenvalue(name, KEY[MASK]), "one"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bounds_on_the_weights_have_no_unit(method, x64):
+    bounds = dict(constraints=QUERY.T[:, :2], bounds=np.array([0.3, -0.1]), method=method)
+    run = jax.jit(
+        lambda alpha, unit: constrained_weights(KEY, VALUE, alpha=alpha, unit=unit, **bounds), static_argnums=1
+    )
+    close(run(0.3, "trace"), run(0.3 * mean_eigenvalue("", KEY), "one"))
 
 
 @pytest.mark.parametrize("name", WITH_UNIT)
