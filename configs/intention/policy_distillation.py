@@ -57,7 +57,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
 EDITS = {
     "preset=quick|tiny": {"optimizer": dict(learning_rate=1e-3, schedule="cosine")},
     "preset=quick": {
-        "train": dict(steps=4000, seeds=1, log_every=100, validate_every=200, checkpoint_every=1000),
+        "train": dict(steps=4000, seeds=3, log_every=100, validate_every=200, checkpoint_every=1000),
         "evaluation": dict(validation_batches=8),
     },
     "preset=tiny": {

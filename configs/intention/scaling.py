@@ -48,7 +48,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
 EDITS = {
     "preset=quick|tiny": {"optimizer": dict(learning_rate=3e-3, schedule="cosine")},
     "preset=quick": {
-        "train": dict(steps=1500, log_every=500, validate_every=1500, checkpoint_every=1500),
+        "train": dict(steps=1500, seeds=3, log_every=500, validate_every=1500, checkpoint_every=1500),
         "evaluation": dict(tasks=4000),
     },
     "preset=tiny": {

@@ -62,16 +62,16 @@ def get_config(arg: str | None = None) -> ConfigDict:
     op, start = axes["op"], axes.pop("smoothing")
     file, own, data = _EXPERIMENTS[axes["experiment"]]
     config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
-    swap, seeds = dict(op=common.op(op)), {}
+    swap, seeds = dict(op=common.op(op)), 1
     if start != "own":  # the axis stays only where it changes the cell
         if start not in starts(op):
             raise ValueError(unknown(f"start of {op}", start, starts(op)))
         axes["smoothing"] = start
         heads = config["model"].get("options", config["model"])
-        swap, seeds = started(op, start, heads["head_features"]), {"preset=quick": {"train": dict(seeds=3)}}
+        swap, seeds = started(op, start, heads["head_features"]), 3
     config |= dict(name="kvq/operators", axes=config["axes"] | axes)
     swaps = {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}
-    return common.edited(config, swaps, EDITS, seeds)
+    return common.edited(config, swaps, EDITS, {"preset=quick": {"train": dict(seeds=seeds)}})
 
 
 # Start -> the temperature of attention, and the ridge of least squares.
