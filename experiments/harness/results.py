@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import statistics
 import sys
 import zipfile
 import zlib
@@ -68,8 +69,14 @@ class Result:
 
     @functools.cached_property
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Name of a metric to its mean, sem, median, n and means per seed, and to `run`, this result."""
-        return {name: {**summary, "run": self} for name, summary in self.content["metrics"].items()}
+        """Name of a metric to its mean, median, n, means per seed, and `run`, this result.
+
+        `sem` is the standard error over seeds and tasks together, `sem_of_tasks` what the choice of tasks leaves.
+        """
+        return {
+            name: {**summary, "sem": _standard_error(summary), "sem_of_tasks": summary["sem"], "run": self}
+            for name, summary in self.content["metrics"].items()
+        }
 
     @property
     def steps(self) -> str:
@@ -88,6 +95,17 @@ class Result:
     def examples(self) -> dict[str, np.ndarray]:
         """The arrays of examples.npz. Raises UserError where the file is missing or damaged."""
         return read_examples(self.folder / "examples.npz")
+
+
+def _standard_error(summary: dict[str, Any]) -> float | None:
+    """That of a mean over seeds and tasks together; of one seed, that over its tasks. None for no finite number.
+
+    Trainings are drawn as tasks are: to sem^2, of the tasks' averages, comes 1/S of the variance of S seeds.
+    """
+    sem, seeds = summary["sem"], summary.get("seeds", ())
+    if sem is None or len(seeds) < 2:
+        return sem
+    return math.hypot(sem, statistics.stdev(seeds) / math.sqrt(len(seeds)))
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
@@ -166,6 +184,11 @@ def facts(results: Iterable[Result], metric: str) -> dict[str, str]:
         "seeds": several(len(result.content["seeds"]) for result in results),
         "n": several(result.metrics[metric]["n"] for result in results),
     }
+
+
+def drawn(told: dict[str, str]) -> str:
+    """What a standard error is over, before the word for a task, by `facts`: '1000', or 'seeds and 1000'."""
+    return told["n"] if told["seeds"] == "1" else f"seeds and {told['n']}"
 
 
 def several(values: Iterable[Any]) -> str:

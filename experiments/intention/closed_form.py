@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits
-from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -67,7 +67,8 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
     told = facts(results, "trained/mse")
     caption = (
         f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean "
-        f"± standard error and median over {told['n']} tasks{best}. {note} The paper prints no numbers for this figure."
+        f"± standard error and median over {drawn(told)} tasks{best}. {note} The paper prints no numbers for "
+        "this figure."
     )
     return Table(title, ["predictions of", "MSE", "median"], rows, caption, facts=told)
 

@@ -51,7 +51,7 @@ def _card(result: Result, place: Path, model: type) -> Iterator[str]:
         yield f"```\n{command} --weights {place}\n```\n"
     yield "| metric | this seed | all seeds | standard error | n |"
     yield "| --- | --- | --- | --- | --- |"
-    for name, told in content["metrics"].items():
+    for name, told in result.metrics.items():
         if told["seeds"] and told["seeds"][0] is not None:
             numbers = (told["seeds"][0], told["mean"], told["sem"])
             yield f"| {name} | {' | '.join(_number(number) for number in numbers)} | {told['n']} |"

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 
-from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.regression.labels import PHASES, by_count, label, model_of
 from experiments.regression.tables import shown_counts
@@ -46,7 +46,7 @@ def run_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
     best = f", {BEST}, trained and untrained apart" if len(models) > 1 else ""
     caption = (
         f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean "
-        f"± standard error over {told['n']} tasks{best}. The paper prints no numbers for this figure."
+        f"± standard error over {drawn(told)} tasks{best}. The paper prints no numbers for this figure."
     )
     title = f"{task_name(first)}: MSE against number of observations"
     return Table(title, ["model", *map(str, shown)], rows, caption, facts=told)

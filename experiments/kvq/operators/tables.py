@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.harness.results import Result, comparable, several
+from experiments.harness.results import Result, comparable, drawn, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from kvq_jax.ops import OPERATORS
 
@@ -84,8 +84,8 @@ def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = ""
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
-        f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over evaluation tasks, of which there are "
-        f"{told['n']}; {BEST}. Images: {'; '.join(images) or 'none'}.{chosen} No paper has this table.",
+        f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over {drawn(told)} "
+        f"evaluation tasks; {BEST}. Images: {'; '.join(images) or 'none'}.{chosen} No paper has this table.",
         facts=told,
     )
 

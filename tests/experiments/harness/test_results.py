@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, comparable, facts, load_results
+from experiments.harness.results import Result, comparable, drawn, facts, load_results
 
 
 def result(
@@ -22,7 +22,8 @@ def result(
         "steps": steps,
         "best_step": best_step,
     }
-    return Result(Path(folder), content | {"seeds": list(range(seeds)), "metrics": {"mse": {"n": n}}})
+    summary = dict(mean=3.0, sem=0.3, n=n, seeds=[2.6, 3.4][:seeds])
+    return Result(Path(folder), content | {"seeds": list(range(seeds)), "metrics": {"mse": summary}})
 
 
 def chosen(*results, name="paper/task") -> dict[str, Result]:
@@ -91,3 +92,25 @@ def test_facts_join_what_differs():
 
 def test_steps_are_those_of_the_weights_that_are_judged():
     assert (result(steps=2000).steps, result(steps=2000, best_step=900).steps) == ("2000", "900 of 2000")
+
+
+def test_an_error_is_over_seeds_and_tasks_together():
+    # The means of two seeds, 2.6 and 3.4, have the variance 0.32, their average half of it: 0.16 = 0.4^2.
+    assert result(seeds=2).metrics["mse"]["sem"] == pytest.approx(0.5)  # 0.3 and 0.4
+    assert result(seeds=2).metrics["mse"]["sem_of_tasks"] == 0.3
+    assert result().metrics["mse"]["sem"] == 0.3
+
+
+def test_a_mean_that_is_not_finite_has_no_error():
+    one = result(seeds=2)
+    one.content["metrics"]["mse"] |= dict(mean=None, sem=None, seeds=[2.6, None])
+    assert one.metrics["mse"]["sem"] is None
+
+
+def test_a_caption_says_what_an_error_is_over():
+    assert drawn(facts([result()], "mse")) == "10"
+    assert (
+        drawn(facts([result(seeds=2)], "mse"))
+        == drawn(facts([result(), result("b", seeds=2)], "mse"))
+        == "seeds and 10"
+    )
