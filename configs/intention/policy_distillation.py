@@ -12,8 +12,9 @@ widths and rates of Appendix 6 in either form, as far as the layers are the same
 The paper leaves open, and we chose: batches of 64, 100k steps, alpha starts at 0.1 and is learnt, 5 heads of 128, the
 mean over observations after attention, gradients clipped at norm 1.
 
-`quick` has narrower networks, fewer steps and a larger rate that falls to 0. It takes 9 to 67 seconds a model on two
-CPU cores. There, over 1000 environments, Intention's error as a regressor is about a fiftieth of the best baseline's.
+`quick` has narrower networks, fewer steps and a larger rate that falls to 0. Its three seeds take half a minute to two
+minutes a model on one busy core, those of MAML six. There, over 1000 environments, Intention's error as a regressor is
+about a fiftieth of the best baseline's.
 """
 
 from ml_collections import ConfigDict
