@@ -11,11 +11,14 @@ from absl import flags
 
 from experiments import catalogue
 from experiments.harness import command_line, drawing
-from experiments.harness.results import load_results
+from experiments.harness.results import PRESETS, load_results
 
 _FIGURE = flags.DEFINE_string("figure", None, "<paper>/<figure>, such as intention/figure7")
 _RESULTS = flags.DEFINE_list("results", ["runs", "results"], "folders of results; the first that has a config wins")
 _FORMAT = flags.DEFINE_string("format", "png", "png, pdf or svg")
+_PRESET = flags.DEFINE_enum(
+    "preset", None, PRESETS, "of which results; default: those that fill the most of the figure"
+)
 _OUT = flags.DEFINE_string("out", "figures", "folder to draw into")
 
 
@@ -27,7 +30,7 @@ def _draw(argv: list[str]) -> None:
     draw = catalogue.find("figures", _FIGURE.value)
     paper = _FIGURE.value.split("/")[0]
     with drawing.saved_as(_FORMAT.value):
-        print(draw(load_results(map(Path, _RESULTS.value)), Path(_OUT.value) / paper))
+        print(draw(load_results(map(Path, _RESULTS.value), _PRESET.value), Path(_OUT.value) / paper))
 
 
 if __name__ == "__main__":

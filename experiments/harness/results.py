@@ -20,6 +20,7 @@ from experiments.harness.errors import UserError, first_line
 
 # What reading a damaged .npz raises.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+PRESETS = ("paper", "quick", "tiny")  # the most serious first
 _OLD = ".old-"
 _DIGEST = "digest"
 _KEYS = {"name": str, "axes": dict, "config": dict, "config_hash": str, "metrics": dict}
@@ -124,8 +125,8 @@ def read_examples(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"{path} is damaged: {first_line(error)}") from error
 
 
-def load_results(folders: Iterable[Path]) -> list[Result]:
-    """Every result below `folders`, one for each config: of equal configs, the result of the earlier folder.
+def load_results(folders: Iterable[Path], preset: str | None = None) -> list[Result]:
+    """Every result of `preset` (None: any) below `folders`; of equal configs, the result of the earlier folder.
 
     Raises:
       UserError: a result.json that cannot be read.
@@ -136,7 +137,7 @@ def load_results(folders: Iterable[Path]) -> list[Result]:
             if not any(_OLD in part for part in path.relative_to(folder).parts):  # moved away by --restart
                 result = Result(path.parent, read(path), source)
                 found.setdefault(result.content["config_hash"], result)
-    return list(found.values())
+    return [result for result in found.values() if preset in (None, result.preset)]
 
 
 def comparable(
@@ -148,8 +149,9 @@ def comparable(
 ) -> dict[Any, Result]:
     """Cell -> the result that fills it: what may stand in one table or figure.
 
-    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset;
-    then by variant. If two runs claim a cell (one has overrides, say), the earlier folder wins, and stderr says so.
+    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset,
+    that which fills the most cells, of equals the most serious; then by variant. If two runs claim a cell (one has
+    overrides, say), the earlier folder wins, and stderr says so.
 
     Args:
       results: of any experiments, in the order of `load_results`.
@@ -162,7 +164,8 @@ def comparable(
       UserError: two results of one folder claim one cell.
     """
     own = _least([result for result in results if result.name == name], data)
-    preset = latest_preset(own)
+    filled = {preset: {cell(result) for result in own if result.preset == preset} for preset in PRESETS}
+    preset = max(PRESETS, key=lambda preset: len(filled[preset]))  # one table never mixes two
     found: dict[Any, Result] = {}
     for result in _least([result for result in own if result.preset == preset], variant):
         first = found.setdefault(cell(result), result)
@@ -194,12 +197,6 @@ def drawn(told: dict[str, str]) -> str:
 def several(values: Iterable[Any]) -> str:
     """'2000', or '1600 or 2000' where they differ."""
     return " or ".join(map(str, sorted(set(values))))
-
-
-def latest_preset(results: Iterable[Result]) -> str | None:
-    """The most serious preset among `results`: one table never mixes two. None where there are no results."""
-    present = {result.preset for result in results}
-    return next((preset for preset in ("paper", "quick", "tiny") if preset in present), None)
 
 
 def _least(results: list[Result], key: Callable[[Result], Any]) -> list[Result]:

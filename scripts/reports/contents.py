@@ -12,7 +12,7 @@ from pathlib import Path
 from experiments import catalogue
 from experiments.harness.errors import UserError
 from experiments.harness.findings import Finding, said
-from experiments.harness.results import Result
+from experiments.harness.results import PRESETS, Result
 from experiments.harness.tables import Cell, Table
 
 # The part before the slash in the name of a table or figure -> what the report calls it, in its order.
@@ -24,7 +24,6 @@ PAPERS = {
     "events": "Events in time (ours, beside Feng et al. 2023)",
     "kvq": "KVQ space (ours)",
 }
-PRESETS = ("paper", "quick", "tiny")  # the most serious first
 
 
 @dataclasses.dataclass(frozen=True)

@@ -97,8 +97,12 @@ def test_tables_show_what_is_missing_and_never_mix_presets(runs, tmp_path):
     del content["digest"]  # it is another result now
     content["axes"]["preset"], content["config_hash"] = "quick", "0"
     quick.write_text(json.dumps(content))
-    mixed = run("tables", "--table", "intention/figure7_sine", "--results", f"{runs},{tmp_path / 'mixed'}")
+    both = "tables", "--table", "intention/figure7_sine", "--results", f"{runs},{tmp_path / 'mixed'}"
+    assert run(*both) == table  # the preset that fills the most cells
+    mixed = run(*both, "--preset", "quick", "--out", tmp_path)
     assert "Preset quick" in mixed and "| Intention, trained | missing |" in mixed
+    assert (tmp_path / "intention" / "figure7_sine_quick.md").read_text() == mixed
+    assert "papr" in run(*both, "--preset", "papr", code=2)
 
 
 def test_axes_on_the_command_line_choose_cells(tmp_path):

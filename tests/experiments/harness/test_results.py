@@ -45,7 +45,11 @@ def test_data_then_preset_then_variant():
     assert chosen(quick, stand_in) == {"mlp": quick}  # a paper run on a stand-in hides no quick run on real data
     assert chosen(quick, paper, stand_in) == {"mlp": paper}  # presets never mix
     assert chosen(quick, paper, other) == {"maml": other}  # nor do variants, the least of the preset that was chosen
-    assert chosen(quick, name="paper/other") == chosen() == {}
+
+
+def test_a_preset_that_fills_more_cells_hides_a_more_serious_one():
+    quick = [result(), result("b", "maml")]
+    assert chosen(*quick, result("c", preset="paper")) == dict(zip(["mlp", "maml"], quick))
 
 
 def test_two_results_of_one_cell_are_an_error_that_names_both():
