@@ -194,6 +194,11 @@ def drawn(told: dict[str, str]) -> str:
     return told["n"] if told["seeds"] == "1" else f"seeds and {told['n']}"
 
 
+def seeds_of(told: dict[str, str]) -> str:
+    """How many trainings a mean is over, by `facts`: '1 seed', '3 seeds', or '1 or 3 seeds' where they differ."""
+    return f"{told['seeds']} seed" if told["seeds"] == "1" else f"{told['seeds']} seeds"
+
+
 def several(values: Iterable[Any]) -> str:
     """'2000', or '1600 or 2000' where they differ."""
     return " or ".join(map(str, sorted(set(values))))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.harness.results import Result, drawn, facts, several
+from experiments.harness.results import Result, drawn, facts, seeds_of, several
 from experiments.harness.tables import Cell, Table, measured, median
 from experiments.regression.labels import METRICS, PHASES, by_count, label, measured_of, model_of
 
@@ -24,7 +24,7 @@ def run_table(results: Sequence[Result]) -> Table:
     ]
     told = facts(results, next(name for name in result.metrics if name.startswith("trained/")))
     caption = (
-        f"Preset {told['preset']}, {several(r.steps for r in results)} steps, {told['seeds']} seed(s); mean ± standard "
+        f"Preset {told['preset']}, {several(r.steps for r in results)} steps, {seeds_of(told)}; mean ± standard "
         f"error over {drawn(told)} tasks."
     )
     observations = " by number of observations" if counts else ""

@@ -105,7 +105,7 @@ def made(cell: Cell) -> str:
         return ""
     content = cell.run.content
     facts = [
-        f"preset {cell.run.preset}, {cell.run.steps} steps, {len(content['seeds'])} seed(s)",
+        f"preset {cell.run.preset}, {cell.run.steps} steps, seeds {', '.join(map(str, content['seeds']))}",
         f"code {content['code_version']} on {content['device']}, {content['wall_time_s']:.0f} s",
         *(f"--config.{key}={value}" for key, value in cell.run.overrides.items()),
         f"python -m experiments.run --config {_config(cell.run.name, cell.run.axes)}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 
 EXPERIMENT = "intention/anomaly"
@@ -82,7 +82,7 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], depth
     caption = (
         f"{described(first)}; {SPLITS[first.axes['splits']]}. Preset {told['preset']}, "
         f"{several(result.steps for result in own)} steps ('m of n': the weights are those of step m, of the best "
-        f"validation loss), {told['seeds']} seed(s); mean ± standard error over {drawn(told)} sets of {size}{best}; "
+        f"validation loss), {seeds_of(told)}; mean ± standard error over {drawn(told)} sets of {size}{best}; "
         f"chance is {100 / size:g} %. The paper's numbers are of all of CIFAR-100 with the features of a ResNet-34 and "
         "have no error bars."
     )

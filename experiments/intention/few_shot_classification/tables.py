@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from kvq_jax.models import CLASSIFIERS
 
@@ -142,7 +142,7 @@ def _accuracies(
     steps = [by_row[row].steps if row in by_row else "" for row in rows]
     task = first.config["task"]
     caption = (
-        f"{described(first)}. Preset {told['preset']}, {told['seeds']} seed(s); mean ± 95 % interval over "
+        f"{described(first)}. Preset {told['preset']}, {seeds_of(told)}; mean ± 95 % interval over "
         f"{drawn(told)} episodes of test classes{best}; chance is {100 / task['way']:.3g} %. 'm of n' steps: the "
         "weights are those of step m, of the best validation loss. The paper's numbers, 5-way 5-shot, are of all of "
         f"mini-ImageNet with 64 filters or a ResNet-12 of full width. {note}"

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.regression.labels import PHASES, by_count, label, model_of
 from experiments.regression.tables import shown_counts
@@ -45,7 +45,7 @@ def run_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
     told = facts(results, f"trained/mse@{shown[0]}")
     best = f", {BEST}, trained and untrained apart" if len(models) > 1 else ""
     caption = (
-        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {told['seeds']} seed(s); mean "
+        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {seeds_of(told)}; mean "
         f"± standard error over {drawn(told)} tasks{best}. The paper prints no numbers for this figure."
     )
     title = f"{task_name(first)}: MSE against number of observations"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, facts
+from experiments.harness.results import Result, facts, seeds_of
 from experiments.neural_processes.gp.tables import KERNELS, chosen_results, table4
 from experiments.neural_processes.paper_numbers import TABLE4
 from kvq_jax.models import MODELS, family
@@ -39,15 +39,15 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
 def published(results: Sequence[Result]) -> Iterator[Finding]:
     """What runs of the published length have, beside the paper."""
     own = [result for result in results if result.preset == "paper"]
-    number, told, near = Numbers(table4, own), [], []
+    number, metric, told, near = Numbers(table4, own), f"trained/{next(iter(KERNELS))}/target", [], []
     cells = {model: result for (model, std), result in chosen_results(own).items() if std == "published"}
     for model, result in cells.items():
         label, heads = MODELS[model].label, [KERNELS[kernel] for kernel in TABLE4.get(model, ())]
         pairs = [(number.cell(label, head), number(label, f"{head}, paper")) for head in heads]
         numbers = [f"{ours.text()} on {head} (the paper {paper})" for (ours, paper), head in zip(pairs, heads)]
-        told.append(f"{label}, {len(result.content['seeds'])} seed(s), {listed(numbers)}")
+        told.append(f"{label}, {seeds_of(facts([result], metric))}, {listed(numbers)}")
         near += [abs(ours.mean - paper) <= _NEAR for ours, paper in pairs]
-    functions = facts(cells.values(), f"trained/{next(iter(KERNELS))}/target")["n"]
+    functions = facts(cells.values(), metric)["n"]
     yield Finding(
         f"At the published protocol, {_PAPER_STEPS} steps, and over {functions} functions: {'; '.join(told)}. "
         f"{sum(near)} of these {len(near)} numbers are within {_NEAR} of the paper's."

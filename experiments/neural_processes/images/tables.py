@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, MISSING, Table, mark_best
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.complexity import tables as complexity
@@ -72,7 +72,7 @@ def table3(results: Sequence[Result]) -> Table | None:
     trained = "; ".join(f"{name}: {_batches(cells, data)}" for data, name in _data(cells).items())
     caption = (
         "Log-likelihood per target pixel, summed over channels, higher is better. Preset "
-        f"{told['preset']}, protocol {next(iter(cells.values())).axes['protocol']}, {told['seeds']} seed(s): mean ± "
+        f"{told['preset']}, protocol {next(iter(cells.values())).axes['protocol']}, {seeds_of(told)}: mean ± "
         f"standard error over {drawn(told)} images of a part, in bold the best of each block and those within the "
         f"joint error of it. Trained on {trained}. The paper's ± is over its 5 seeds, each of 200 epochs of the whole "
         "CelebA or EMNIST (balanced); -: the paper has no number, at 64x64 and 128x128 for want of memory. GiB: not "
@@ -113,7 +113,7 @@ def operators(results: Sequence[Result]) -> Table | None:
         ["operator", *(f"{MODELS[model].label}, {data} {part}" for data, model, part in places)],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Log-likelihood per target pixel, summed over channels, higher is better. Preset {told['preset']}, "
-        f"{told['seeds']} seed(s), {steps} steps; mean ± standard error over {drawn(told)} images of a part; {BEST}. "
+        f"{seeds_of(told)}, {steps} steps; mean ± standard error over {drawn(told)} images of a part; {BEST}. "
         "The operator is that of ANP's cross-attention, or the one by which CMANP's blocks read the context; all other "
         f"attention is softmax. Images: {'; '.join(sorted({r.content['facts']['data'] for r in found.values()}))}. "
         "No paper has this table.",

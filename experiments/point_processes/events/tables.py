@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.point_processes.paper_numbers import TABLE6
 from kvq_jax.models import EVENT_MODELS
@@ -177,7 +177,7 @@ def _described(cells: Mapping[tuple[str, str], Result], told: Mapping[str, str])
     if not cells:
         return ""
     return (
-        f"Preset {told['preset']}, {told['seeds']} seed(s); mean ± standard error over {drawn(told)} sequences. "
+        f"Preset {told['preset']}, {seeds_of(told)}; mean ± standard error over {drawn(told)} sequences. "
         f"{'; '.join(described)}. "
     )
 

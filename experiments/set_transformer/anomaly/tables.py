@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import ANOMALY, CHANCE, printed
@@ -48,7 +48,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
         f"{size} images, all but one with {shared} attribute(s) in common; {steps} steps ('m of n': the weights are "
         f"those of step m, of the best validation loss) of {batch} sets. Areas under the receiver operating "
         f"characteristic (AUROC) and the curve of precision and recall (AUPR) over the images of {together} sets at "
-        f"once, and the share of sets whose anomaly is found, in percent: mean over {told['seeds']} seed(s) ± standard "
+        f"once, and the share of sets whose anomaly is found, in percent: mean over {seeds_of(told)} ± standard "
         f"error over {drawn(told)} sets{best}. The paper's numbers are of 1000 sets of faces of CelebA with two "
         "attributes."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import CLOUDS, printed
@@ -43,7 +43,7 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
     steps, batch = several(result.steps for result in own), several(run.config["train"]["batch_size"] for run in own)
     caption = (
         f"{described(first)}; {data}; {steps} steps ('m of n': the weights are those of step m, of the best validation "
-        f"loss) of {batch} clouds. Accuracy in percent, mean over {told['seeds']} seed(s) ± standard error over "
+        f"loss) of {batch} clouds. Accuracy in percent, mean over {seeds_of(told)} ± standard error over "
         f"{drawn(told)} clouds{best}. The paper's numbers are of ModelNet40."
     )
     rows = [(label_of(model), list(cells)) for model, *cells in zip(models, *columns)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.results import Result, comparable, facts, seeds_of, several
 from experiments.harness.tables import Table, measured
 from experiments.set_transformer.labels import images
 from experiments.set_transformer.paper_numbers import ENCODER
@@ -35,7 +35,7 @@ def _table(found: Mapping[str, Result]) -> Table:
     caption = (
         f"Preset {told['preset']}; {known['data']}, {known['images']['train']} images of {known['classes']} classes to "
         f"train on; {steps} steps of {batch} images. Percent of the {told['n']} test images whose class is right ± "
-        f"standard error over them, mean over {told['seeds']} seed(s). The paper's is of the whole of CIFAR-100."
+        f"standard error over them, mean over {seeds_of(told)}. The paper's is of the whole of CIFAR-100."
     )
     return Table("The encoder of images", ["encoder", "accuracy", "the paper's"], rows, caption, facts=told)
 

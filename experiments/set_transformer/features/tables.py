@@ -5,7 +5,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.harness.results import Result, comparable, drawn, facts, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import FEATURES, ORACLE, printed
@@ -49,7 +49,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     caption = (
         f"{described(first)}; {known['data']}, {_encoder(known)}; {task['min_size']} to {task['max_size']} images of "
         f"{task['clusters']} classes; {steps} steps of {batch} sets. Adjusted Rand index of the network (0) and after "
-        f"one step of EM (1): mean over {told['seeds']} seed(s) ± standard error over {drawn(told)} sets{best}. The "
+        f"one step of EM (1): mean over {seeds_of(told)} ± standard error over {drawn(told)} sets{best}. The "
         f"oracle is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
         f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, facts, several
+from experiments.harness.results import Result, comparable, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, over_seeds
 from experiments.set_transformer.labels import described, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import MAX, printed
@@ -40,7 +40,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
     caption = (
         f"{described(first)}; sets of {task['min_size']} to {task['max_size']} {sets}; {steps} steps of {batch} sets. "
-        f"Mean over {told['seeds']} seed(s) and {told['n']} sets ± standard deviation of the seeds{best}. 'of the "
+        f"Mean over {seeds_of(told)} and {told['n']} sets ± standard deviation of the seeds{best}. 'of the "
         "sets': the standard error that the choice of sets leaves. The paper's numbers are of five runs of its own "
         "protocol."
     )

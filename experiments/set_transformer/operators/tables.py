@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, several
+from experiments.harness.results import Result, comparable, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import images, label, own_op, variant
 from kvq_jax.ops import OPERATORS
@@ -55,8 +55,9 @@ def _cell(result: Result | None, metric: str) -> Cell:
 
 def _told(name: str, own: Mapping[str, Result]) -> str:
     first, runs = next(iter(own.values())), own.values()
-    steps, seeds = several(run.steps for run in runs), several(len(run.content["seeds"]) for run in runs)
-    return f"{name}: preset {first.preset}, {label(first)}, form={first.axes['form']}, {steps} steps, {seeds} seed(s)"
+    steps, told = several(run.steps for run in runs), facts(runs, next(iter(first.metrics)))
+    setting = f"preset {first.preset}, {label(first)}, form={first.axes['form']}"
+    return f"{name}: {setting}, {steps} steps, {seeds_of(told)}"
 
 
 TABLES = {"set_transformer/operators": operators}

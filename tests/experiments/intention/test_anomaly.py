@@ -279,7 +279,7 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
     said = (
         "scikit-learn digits (8x8), principal components",
         "Preset tiny",
-        "2 seed(s)",
+        "2 seeds",
         "100 sets of 10",
         "chance is 10 %",
     )

@@ -198,7 +198,7 @@ def test_tables_show_ours_beside_the_papers_and_what_is_missing(run):
     second = table2([run, renamed(run, encoder="resnet12", kernel="gaussian")])
     rows = dict(second.rows)
     assert rows["Intention, Gaussian kernel"][1].text() == "70.43 ± 0.52" and rows["Intention"][0].mean is None
-    for piece in ("Preset tiny", "2 seed(s)", "10 episodes", "scikit-learn's 8x8 digits", "8x8,", "transductive"):
+    for piece in ("Preset tiny", "2 seeds", "10 episodes", "scikit-learn's 8x8 digits", "8x8,", "transductive"):
         assert piece in second.caption
     csv_row = next(
         row for row in csv.DictReader(io.StringIO(second.csv())) if row["model"] == "Intention, Gaussian kernel"
