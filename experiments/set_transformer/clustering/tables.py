@@ -14,11 +14,9 @@ CONFIGS = (CONFIG, VARYING)
 # Size of sets -> what the paper has; numbers of clusters that vary are ours.
 _PAPER = {"small": CLUSTERING, "large": LARGE, "varying": {ORACLE: (None, None)}}
 _METRICS = ("ll0", "ll1", "ari0", "ari1")
+ORACLE_ROW = "oracle (the true mixture)"
 # Rows that no network fills: name -> the metric in each column of _METRICS, where there is one.
-_OTHERS = {
-    "oracle (the true mixture)": ("ll_oracle", None, "ari_oracle", None),
-    "EM, scikit-learn": ("ll_em", None, "ari_em", None),
-}
+_OTHERS = {ORACLE_ROW: ("ll_oracle", None, "ari_oracle", None), "EM, scikit-learn": ("ll_em", None, "ari_em", None)}
 
 
 def clustering(results: Sequence[Result], size: str, name: str = CONFIG) -> Table | None:

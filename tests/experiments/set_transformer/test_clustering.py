@@ -1,6 +1,8 @@
 """Amortised clustering: a run at preset tiny with its metrics of the host, Table 3 and Figure 4."""
 
+import copy
 import csv
+import dataclasses
 
 import jax
 import numpy as np
@@ -9,10 +11,12 @@ from rich.console import Console
 
 from configs.set_transformer import clustering as config_file
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.findings import said
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
 from experiments.set_transformer.clustering import experiment as clustering
 from experiments.set_transformer.clustering import figures, host
+from experiments.set_transformer.clustering.findings import published
 from experiments.set_transformer.clustering.tables import TABLES, run_table
 from kvq_jax.models.mixture import Mixture, log_likelihood
 
@@ -83,6 +87,20 @@ def test_tables_and_figures_of_a_tiny_run(result, tmp_path):
             assert len(list(csv.reader(file))) == 1 + 4 * 4
     with pytest.raises(UserError, match="set_transformer/clustering; there are none"):
         figures.FIGURES["set_transformer/figure4"]([], tmp_path)
+
+
+def test_published_runs_are_told_beside_the_paper(result):
+    content = copy.deepcopy(result.content)
+    content["axes"]["preset"] = "paper"
+    numbers = {"ll0": (-1.70, 0.02), "ll1": (-1.60, 0.02), "ll_oracle": (-1.48, 0.01)}  # rFF + PMA: -1.668 and -1.5409
+    for name, (mean, sem) in numbers.items():
+        content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=sem, median=mean, n=6, seeds=[mean])
+    told = list(published([result, dataclasses.replace(result, content=content)]))
+    assert "rFF + PMA -1.700 and -1.600 (the paper -1.668 and -1.541). 1 of these 2 numbers" in told[0].text
+    assert told[1].holds and "-1.4800 ± 0.0100" in told[1].text
+    content["metrics"]["trained/ll_oracle"]["mean"] = -1.51  # nearly four errors away
+    assert not list(published([dataclasses.replace(result, content=content)]))[1].holds
+    assert said(published, [result])[0] == []
 
 
 def test_numbers_of_clusters_that_vary_have_a_table_of_their_own(result):

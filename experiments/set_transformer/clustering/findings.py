@@ -1,0 +1,50 @@
+"""What the results of amortised clustering say (Set Transformer, Table 3)."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, Unsaid
+from experiments.harness.results import Result, several
+from experiments.harness.tables import Cell
+from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
+from experiments.set_transformer.labels import label_of
+from experiments.set_transformer.paper_numbers import CLUSTERING, ORACLE
+
+_HEADS = ("LL0", "LL1")
+_ERRORS = 2  # joint ones: what two numbers may lie apart by chance
+
+
+def published(results: Sequence[Result]) -> Iterator[Finding]:
+    """What runs of the published length have, beside the paper; and the true mixtures, which prove the sampler."""
+    number = Numbers(TABLES["set_transformer/table3"], [result for result in results if result.preset == "paper"])
+    labels = {label_of(model): papers for model, papers in CLUSTERING.items() if model != ORACLE}
+    found = number.known(labels, _HEADS[0])
+    if not found:
+        raise Unsaid(f"{CONFIG}: no result of preset paper")
+    told, near, runs = [], [], []
+    for name in found:
+        cells, papers = [number.cell(name, head) for head in _HEADS], labels[name]
+        ours, theirs = (" and ".join(f"{cell.mean:.3f}" for cell in pair) for pair in (cells, papers))
+        told.append(f"{name} {ours} (the paper {theirs})")
+        near += [_near(cell, paper, head) for cell, paper, head in zip(cells, papers, _HEADS)]
+        runs.append(cells[0].run)
+    seeds = several(len(run.content["seeds"]) for run in runs)
+    yield Finding(
+        f"Amortised clustering at the published protocol, {several(run.steps for run in runs)} steps (seeds: {seeds}), "
+        f"by the log-likelihood of a point before and after a step of EM: {'; '.join(told)}. {sum(near)} of these "
+        f"{len(near)} numbers are within twice the joint error of the sets and the paper's runs."
+    )
+    truth, paper = number.cell(ORACLE_ROW, _HEADS[0]), CLUSTERING[ORACLE][0]
+    yield Finding(
+        f"The true mixtures have {truth.text()} on our sets, {paper.mean} on the paper's.",
+        abs(truth.mean - paper.mean) < 3 * truth.error,
+    )
+
+
+def _near(ours: Cell, paper: Cell, head: str) -> bool:
+    """Whether a number is the paper's but for the choice of seeds and of sets."""
+    error = math.hypot(ours.run.metrics[f"trained/{head.lower()}"]["sem"], paper.error or 0.0)
+    return abs(ours.mean - paper.mean) <= _ERRORS * error
+
+
+FINDINGS = {"set_transformer/table3_paper": published}
