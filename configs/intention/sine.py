@@ -54,7 +54,7 @@ EDITS = {
     "model=maml": {"model": dict(inner_rate=0.01)},
     "preset=quick|tiny,model=attention|neural_process": {"optimizer": dict(learning_rate=3e-4)},
     "preset=quick": {
-        "train": dict(steps=4000, seeds=1, log_every=100, validate_every=1000, checkpoint_every=500),
+        "train": dict(steps=4000, seeds=3, log_every=100, validate_every=1000, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000),
     },
     "preset=quick,model=intention": {"model": dict(key_features=(256,) * 4, weight_features=(256,))},
