@@ -18,9 +18,10 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
 
     Softmax with scaling='head', or with scaling='none' and scale=depth ** -0.5, equals
     flax.linen.dot_product_attention, and drops the same weights for the same random key. One thing differs: a query
-    with no key left gets zeros, not the mean of the masked values. Every op of the table is linear in the values, so
-    op(query, key, I) is its matrix of weights. Dropout acts on that matrix, and `sow_weights=True` stores it under
-    'attention_weights'. The op computes in float32 at least: `dtype` and `precision` are those of Flax's projections.
+    with no key left gets zeros, not the mean of the masked values. Of an op that is affine in the values, as nearly all
+    are, op(query, key, I) - op(query, key, 0) is the matrix of weights. Dropout acts on that matrix, and
+    `sow_weights=True` stores it under 'attention_weights'. The op computes in float32 at least: `dtype` and `precision`
+    are those of Flax's projections.
 
     Args:
         op: a name, a function or dict(name=..., **options), as in kvq_jax.nn.Mixer. An option that is an array [H] has
@@ -35,7 +36,7 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
 
     Raises:
         ValueError: if a name or option is unknown, or for an alpha_kind; from attention_fn also if shapes do not fit,
-            or dropout lacks its random key.
+            dropout lacks its random key, or weights are to be dropped or stored of an op that has none.
     """
     said, factor = resolve(op), choose(SCALINGS, scaling, "scaling")
     if said.alpha_kind is not None:
@@ -71,12 +72,15 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
         drop = dropout_rate > 0 and not deterministic
         if not drop and module is None:
             return jnp.swapaxes(attend(value), -2, -3)
-        weights = attend(jnp.eye(value.shape[-2], dtype=value.dtype))
+        if not said.operator.affine:
+            raise ValueError(f"op {said.name!r} has no weights to drop or to store: it is not affine in its values")
+        rest = attend(jnp.zeros((value.shape[-2], 1), value.dtype))
+        weights = attend(jnp.eye(value.shape[-2], dtype=value.dtype)) - rest
         if module is not None:
             module.sow("intermediates" if isinstance(module, linen.Module) else nnx.Intermediate, _WEIGHTS, weights)
         if drop:
             weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
-        return jnp.swapaxes(weights @ value, -2, -3)
+        return jnp.swapaxes(weights @ value + rest, -2, -3)
 
     return attention_fn
 

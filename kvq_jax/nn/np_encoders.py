@@ -139,14 +139,18 @@ class CrossAttentionEncoder(Block):
         return self.cross_attention(self.key(query), self.key(x), self._values(x, y, mask), mask=mask)
 
     def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
-        """What each point counts for in each head, [..., H, M, N]: what the op makes of one-hot values.
+        """What each point counts for in each head, [..., H, M, N]: what the op makes of one-hot values, less of zeros.
 
-        x [..., N, dx], query [..., M, dx], mask [..., N]. It is a map of attention for ops that are linear in values.
+        x [..., N, dx], query [..., M, dx], mask [..., N]. It is a map of attention for ops that are affine in values.
         """
         key, _ = self.cross_attention.pairs(self.key(x), jnp.zeros((*x.shape[:-1], self.hidden)))
-        one_hot = jnp.broadcast_to(jnp.eye(x.shape[-2]), (*key.shape[:-1], x.shape[-2]))
-        heads = self.cross_attention.heads(self.key(query))
-        return self.cross_attention.mixer(heads, key, one_hot, mask=mask_of_heads(mask, x))
+        heads, points = self.cross_attention.heads(self.key(query)), x.shape[-2]
+
+        def of(value):
+            value = jnp.broadcast_to(value, (*key.shape[:-1], value.shape[-1]))
+            return self.cross_attention.mixer(heads, key, value, mask=mask_of_heads(mask, x))
+
+        return of(jnp.eye(points)) - of(jnp.zeros((points, 1)))
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""

@@ -24,6 +24,7 @@ class Operator(NamedTuple):
     weights: Callable[..., Any] | None = None  # (key, value, *, mask=None, **options) -> w, output = query @ w
     alpha: str | None = None  # the domain of a learnt `alpha`: 'positive' or 'unit', (0, 1); None: no such option
     labels: bool = False  # values must be labels of classes
+    affine: bool = True  # in the values: op(query, key, I) - op(query, key, 0) is its matrix of weights
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -56,11 +57,13 @@ OPERATORS: dict[str, Operator] = {
     "sigma_informer": Operator(sigma_informer, alpha="unit"),
     "kernel_intention": Operator(kernel_intention, alpha="positive"),
     "nystroem_intention": Operator(nystroem_intention, alpha="positive"),
-    "constrained_intention": Operator(constrained_intention, weights=constrained_weights, alpha="positive"),
+    "constrained_intention": Operator(
+        constrained_intention, weights=constrained_weights, alpha="positive", affine=False
+    ),
     "ls_svm": Operator(ls_svm, alpha="positive"),
-    "lda": Operator(lda, alpha="positive", labels=True),
-    "within_class": Operator(within_class, alpha="positive", labels=True),
-    "qda": Operator(qda, alpha="positive", labels=True),
+    "lda": Operator(lda, alpha="positive", labels=True, affine=False),
+    "within_class": Operator(within_class, alpha="positive", labels=True, affine=False),
+    "qda": Operator(qda, alpha="positive", labels=True, affine=False),
 }
 
 

@@ -26,9 +26,10 @@ SIZES = (128, 256, 384)  # two chunks and more
 
 
 def narrow(name):
-    """A model as the memory of all models is measured."""
+    """A model as the memory of all models is measured, with one layer: another one needs what the first one needs."""
     config = config_file.get_config("what=memory,preset=quick")
-    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk, dim_x=1)
+    fields = config.models[name].to_dict() | ({"num_layers": 1} if "num_layers" in config.models[name] else {})
+    return programs.shaped(build_named(MODELS, fields, name), config.measurement.chunk, dim_x=1)
 
 
 def growth(program_of) -> str:

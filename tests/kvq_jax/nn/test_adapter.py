@@ -86,9 +86,9 @@ def test_every_op_is_a_loop_over_heads(op):
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("op", ["softmax", "linear", "sigma_intention"])
+@pytest.mark.parametrize("op", ["softmax", "linear", "sigma_intention", "ls_svm"])
 def test_weights_give_the_output(op):
-    """Every op is linear in the values: dropout at a rate of nearly zero changes nothing."""
+    """Of an op that is affine in the values: dropout at a rate of nearly zero changes nothing."""
     query, key, value = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4), draw(2, N, H, 3, seed=5)
     attention_fn = as_attention_fn(op)
     dropout = dict(dropout_rng=KEY, dropout_rate=1e-9, deterministic=False)
@@ -121,6 +121,8 @@ def test_refusals():
         as_attention_fn(dict(name="intention", alpha_kind="softplus"))
     with pytest.raises(ValueError, match="unknown scaling"):
         as_attention_fn(scaling="heads")
+    with pytest.raises(ValueError, match="op 'constrained_intention' has no weights to drop"):
+        as_attention_fn("constrained_intention")(*[X[:, :, None]] * 3, dropout_rate=0.5, deterministic=False)
     with pytest.raises(ValueError, match="dropout_rng"):
         as_attention_fn()(X[:, :, None], X[:, :, None], X[:, :, None], dropout_rate=0.5, deterministic=False)
 

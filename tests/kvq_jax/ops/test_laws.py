@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import kvq_jax
-from kvq_jax.ops import OPS
+from kvq_jax.ops import OPERATORS, OPS
 from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 
 SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]  # M, N, d, k: N > d, N < d, all one, N = d
@@ -165,6 +165,16 @@ def test_batch_axes_are_loops(name, x64):
 def test_jit_changes_nothing(name, x64):
     arrays = draw(name, (3, 5, 2, 4))
     close(OPS[name](*arrays), JITTED[name](*arrays), 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name not in LABELS])
+def test_which_have_a_matrix_of_weights(name, x64):
+    """Those of labels have none; of the others those that the table calls affine in the values."""
+    q, k, v = draw(name, (3, 5, 2, 4))
+    rest = JITTED[name](q, k, jnp.zeros((5, 1)))
+    weights = JITTED[name](q, k, jnp.eye(5)) - rest
+    holds = np.allclose(weights @ v + rest, JITTED[name](q, k, v), atol=1e-9)
+    assert holds == OPERATORS[name].affine and not any(OPERATORS[label].affine for label in LABELS)
 
 
 @every_op
