@@ -86,9 +86,10 @@ def heat(maps: np.ndarray) -> np.ndarray:
 
 
 def marked(image: np.ndarray, row: int, column: int) -> np.ndarray:
-    """The image [height, width, channels] in colour, one of its pixels red."""
+    """The image [height, width, channels] in colour, with a red frame around one of its pixels."""
     out = np.broadcast_to(image, (*image.shape[:2], 3)).copy()
-    out[row, column] = (255, 0, 0)
+    rows, columns = np.ogrid[: out.shape[0], : out.shape[1]]
+    out[np.maximum(abs(rows - row), abs(columns - column)) == 1 + len(out) // 16] = (255, 0, 0)
     return out
 
 
