@@ -18,11 +18,13 @@ def anomalies(results: Sequence[Result]) -> Iterator[Finding]:
         min(gains) > 0,
     )
     first = max(MODELS, key=four.get)
+    size = number.cell(MODELS[first], "4 layers").run.config["task"]["set_size"]
     papers = sorted(MODELS, key=lambda model: PAPER[model][-1], reverse=True)
     yield Finding(
         f"The order of the models is another than in the paper, whose features are other ones: {MODELS[first]} is "
-        f"first here ({four[first]:.1f} %; chance is 10), and at place {papers.index(first) + 1} of {len(papers)} in "
-        f"the paper, where all are within {PAPER[papers[0]][-1] - PAPER[papers[-1]][-1]:.1f} points of each other.",
+        f"first here ({four[first]:.1f} %; chance is {100 / size:g}), and at place {papers.index(first) + 1} of "
+        f"{len(papers)} in the paper, where all are within {PAPER[papers[0]][-1] - PAPER[papers[-1]][-1]:.1f} points "
+        "of each other.",
         first != papers[0],
     )
 

@@ -33,10 +33,11 @@ def operators(results: Sequence[Result]) -> Iterator[Finding]:
         max(anomaly[op] for op in _INTENTION) < anomaly["softmax"] < anomaly["uniform"],
     )
     shots = {op: of(op, "few_shot_classification") for op in ("softmax", "linear", "informer", "intention")}
+    way = number.cell("intention", COLUMNS["few_shot_classification"].head).run.config["task"]["way"]
     yield Finding(
         f"In few-shot classification {listed([f'{op} is at {percent:.0f} %' for op, percent in shots.items()])} "
-        "(chance is 20).",
-        list(shots.values()) == sorted(shots.values(), reverse=True) and shots["intention"] < 21,
+        f"(chance is {100 / way:g}).",
+        list(shots.values()) == sorted(shots.values(), reverse=True) and shots["intention"] < 1 + 100 / way,
     )
 
 
