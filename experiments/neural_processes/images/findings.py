@@ -1,5 +1,6 @@
 """What the results of image completion say (CMANP paper, Table 3)."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
@@ -85,6 +86,17 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
             f"{head}, log-likelihood per target pixel by the operator over the context: "
             f"{listed([f'{op} {digits(found[op])}' for op in order])}; softmax is number {softmax} of {len(order)}."
         )
+        if "uniform" in found:
+            mean, cells = number.cell("uniform", head), {op: number.cell(op, head) for op in order if op != "uniform"}
+            no_better = [
+                op for op, cell in cells.items() if cell.mean - mean.mean <= math.hypot(cell.error, mean.error)
+            ]
+            yield Finding(
+                f"{head}: {listed(no_better)} {'is' if len(no_better) == 1 else 'are'} no better than a plain mean of "
+                "the context (uniform), within the joint error."
+                if no_better
+                else f"{head}: every operator is better than a plain mean of the context (uniform)."
+            )
 
 
 FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces, "kvq/images": attention}
