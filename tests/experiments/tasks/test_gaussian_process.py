@@ -132,7 +132,7 @@ def test_the_second_moments_of_y_are_the_kernel_and_its_noise(kernel):
 
 @pytest.mark.parametrize("t_scale", [(0.3, 0.3), (0.0, 0.15)])
 def test_students_noise_is_added_to_the_same_function(t_scale):
-    plain, noisy = batch(GP), batch(dataclasses.replace(GP, t_scale=t_scale))
+    plain, noisy = batch(GP, 1000), batch(dataclasses.replace(GP, t_scale=t_scale), 1000)
     np.testing.assert_array_equal(plain.context.x, noisy.context.x)
     noise = np.abs(noisy.context.y - plain.context.y)[np.asarray(plain.context.mask)]
     # The upper quartile of |t| with 2.1 degrees of freedom is 1.58; E over a uniform scale has no such number.
