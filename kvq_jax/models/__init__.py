@@ -42,7 +42,7 @@ from kvq_jax.models.neural_processes.latent import ANP, NP, IntentionANP
 from kvq_jax.models.neural_processes.lbanp import EQTNP, LBANP, LBANPND
 from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
 from kvq_jax.models.pair import PairRegressor
-from kvq_jax.models.points import Points, join, padded, whole_mask
+from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
 from kvq_jax.models.set_networks import SET_NETWORKS, SetNetwork
 from kvq_jax.models.weight_regressors import (

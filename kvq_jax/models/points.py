@@ -26,11 +26,3 @@ def join(first: Points, second: Points) -> Points:
 def whole_mask(points: Points) -> jax.Array:
     """The mask [..., n] of points: all True where it is None."""
     return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask
-
-
-def padded(points: Points, slots: int) -> Points:
-    """Points [..., n], with absent points after them: [..., slots]."""
-    fill = slots - points.x.shape[-2]
-    rows = lambda array: jnp.pad(array, [(0, 0)] * (array.ndim - 2) + [(0, fill), (0, 0)])
-    mask = whole_mask(points)
-    return Points(rows(points.x), rows(points.y), jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, fill)]))

@@ -19,7 +19,7 @@ from experiments.regression.experiment import initialiser, training
 from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
 from kvq_jax.domains import Count, Increasing
-from kvq_jax.models import Points, family, padded
+from kvq_jax.models import Points, family
 
 SECTIONS = ("task", "model")
 
@@ -56,14 +56,9 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
             tasks = [gp.fill(draws, slots, size) for gp in judged.values()]
             context, target, _ = _stack(tasks)
 
-            def log_likelihood(given):
-                points, model_key = given
-                return model.apply(variables, context, points, key=model_key, method="log_likelihood")
-
-            judged_at = _stack([padded(points, max(slots)) for points in (target, context)])
-            found = jax.lax.map(log_likelihood, (judged_at, jax.random.split(jax.random.fold_in(task_key, 2))))
-            names = [f"{kernel}/{what}" for what in ("target", "context") for kernel in judged]
-            values = dict(zip(names, found.ravel()))
+            model_key = jax.random.split(jax.random.fold_in(task_key, 2))[0]
+            found = model.apply(variables, context, target, key=model_key, method="log_likelihood")
+            values = {f"{kernel}/target": value for kernel, value in zip(judged, found)}
             if not has_oracle(task):
                 return values
             for (kernel, gp), sampled in zip(judged.items(), tasks):

@@ -2,8 +2,8 @@
 
 What is measured of each image of a part, 'seen' and 'unseen' classes of EMNIST and 'test' of other data:
 
-    <part>/target, <part>/context     log-likelihood for each target, and each context point, summed over channels
-    <part>/bits_per_dim               of the targets: see `bits_per_dim`
+    <part>/target                     log-likelihood for each target, summed over channels
+    <part>/bits_per_dim               the same in bits: see `bits_per_dim`
     <part>/reference_pixelwise        <part>/target of references.Pixelwise
     <part>/reference_gp               <part>/target of references.SmoothImages, each target alone
     <part>/reference_gp_joint         and all targets jointly, over their number
@@ -34,7 +34,7 @@ from experiments.regression.measures import measures, over_counts
 from experiments.tasks import Task
 from experiments.tasks.image_completion import ImageCompletion, without_replacement
 from kvq_jax.domains import Count, Increasing, Natural, Positive
-from kvq_jax.models import Points, family, padded
+from kvq_jax.models import Points, family
 
 SECTIONS = ("task", "data", "model")
 
@@ -142,17 +142,11 @@ class Judge:
         def of_image(task_key, draws, slots, size):
             sampled = self.task.fill(draws, slots, size)
 
-            def log_likelihood(points):
-                model_key = jax.random.fold_in(task_key, 2)
-                return self.model.apply(self.variables, sampled.context, points, key=model_key, method="log_likelihood")
-
-            # One program for both: arrays of equal length.
-            both = [padded(points, max(slots)) for points in (sampled.target, sampled.context)]
-            target, context = jax.lax.map(log_likelihood, jax.tree.map(lambda *leaves: jnp.stack(leaves), *both))
+            given, model_key = (sampled.context, sampled.target), jax.random.fold_in(task_key, 2)
+            target = self.model.apply(self.variables, *given, key=model_key, method="log_likelihood")
             gp = references.smooth_log_likelihood(smooth, sampled)
             return {
                 "target": target,
-                "context": context,
                 "bits_per_dim": bits_per_dim(target, images.shape[-1]),
                 "reference_pixelwise": references.pixelwise_log_likelihood(pixelwise, sampled.target),
                 "reference_gp": gp["marginal"],

@@ -54,7 +54,7 @@ def build(config, **evaluation):
 
 
 def test_evaluation_by_hand(constant_config):
-    """Log-likelihoods of N(0.1, 0.25) on each task's own targets and context, and the gap to both oracles."""
+    """Log-likelihoods of N(0.1, 0.25) on each task's own targets, and the gap to both oracles."""
     constant_config.train.size_classes = 0
     made, key = build(constant_config, tasks=3, batch_size=2), jax.random.key(5)
     variables = made.init(jax.random.key(0))
@@ -65,10 +65,9 @@ def test_evaluation_by_hand(constant_config):
             draws = task.draw(jax.random.fold_in(task_key, 1), None)
             size = task.law.size(task.law.draw(jax.random.fold_in(task_key, 0)))
             sampled = jax.jit(lambda task=task, draws=draws, size=size: task.fill(draws, task.law.slots, size))()
-            for what, points in (("target", sampled.target), ("context", sampled.context)):
-                y = np.asarray(points.y)[np.asarray(points.mask), 0]
-                expected = -0.5 * np.mean(np.log(2 * np.pi * 0.25) + (y - 0.1) ** 2 / 0.25)
-                np.testing.assert_allclose(values[f"{kernel}/{what}"][index], expected, rtol=1e-4)
+            y = np.asarray(sampled.target.y)[np.asarray(sampled.target.mask), 0]
+            expected = -0.5 * np.mean(np.log(2 * np.pi * 0.25) + (y - 0.1) ** 2 / 0.25)
+            np.testing.assert_allclose(values[f"{kernel}/target"][index], expected, rtol=1e-4)
         for kind in ("marginal", "joint"):
             gap = values[f"{kernel}/oracle_{kind}"] - values[f"{kernel}/target"]
             np.testing.assert_allclose(values[f"{kernel}/gap_{kind}"], gap, atol=1e-6)
@@ -107,7 +106,7 @@ def test_students_noise_has_no_oracle(constant_config):
     made = build(constant_config, kernels=("rbf",))
     evaluate = functools.partial(made.evaluate, key=jax.random.key(1))
     values = jax.eval_shape(evaluate, made.init(jax.random.key(0)), None)
-    assert set(values) == {"rbf/target", "rbf/context"}
+    assert set(values) == {"rbf/target"}
 
 
 def test_examples_are_one_function_seen_through_more_points(constant_config):
@@ -183,7 +182,7 @@ def test_models_of_every_kind_fit_the_experiment(model):
     made = build(config_file.get_config(f"model={model},preset=tiny,std=same"))
     variables = jax.eval_shape(made.init, jax.random.key(0))
     values = jax.eval_shape(functools.partial(made.evaluate, key=jax.random.key(0)), variables, None)
-    assert len(values) == 18 and {value.shape for value in values.values()} == {(8,)}
+    assert len(values) == 15 and {value.shape for value in values.values()} == {(8,)}
     arrays = jax.eval_shape(made.examples, variables, None, jax.random.key(0))
     assert arrays["prediction"].shape == (3, 3, 2, 200)
 

@@ -61,7 +61,7 @@ def build(config, **evaluation):
 
 
 def test_evaluation_by_hand(constant_config):
-    """N(0.1, 0.25) at the targets and the context of every image, all of them once, since there are not more."""
+    """N(0.1, 0.25) at the targets of every image, all of them once, since there are not more."""
     made, key = build(constant_config, tasks=100, batch_size=2, subset=2), jax.random.key(5)
     variables = made.init(jax.random.key(0))
     values = jax.jit(functools.partial(made.evaluate, key=key))(variables, made.data["test"])
@@ -73,8 +73,7 @@ def test_evaluation_by_hand(constant_config):
     for part, images in made.data["test"].parts.items():
         for index, task_key in enumerate(jax.random.split(key, len(images))):
             draws = task.draw(jax.random.fold_in(task_key, 1), jnp.asarray(images), index)
-            n, m = map(int, task.law.size(task.law.draw(jax.random.fold_in(task_key, 0))))
-            np.testing.assert_allclose(values[f"{part}/context"][index], likelihood(draws.y[:n]), rtol=1e-4)
+            _, m = map(int, task.law.size(task.law.draw(jax.random.fold_in(task_key, 0))))
             np.testing.assert_allclose(values[f"{part}/target"][index], likelihood(draws.y[::-1][:m]), rtol=1e-4)
         assert {of.shape[0] for name, of in values.items() if name.startswith(f"{part}/") and "@" not in name} == {
             len(images)
@@ -257,7 +256,7 @@ def test_models_of_every_kind_fit_the_experiment(model):
     variables = jax.eval_shape(made.init, jax.random.key(0))
     test = made.data["test"]
     values = jax.eval_shape(functools.partial(made.evaluate, key=jax.random.key(0)), variables, test)
-    assert len(values) == 10 and values["test/target"].shape == (8,) and values["test/target@3"].shape == (4,)
+    assert len(values) == 9 and values["test/target"].shape == (8,) and values["test/target@3"].shape == (4,)
     arrays = jax.eval_shape(made.examples, variables, test, jax.random.key(0))
     assert arrays["prediction_mean"].shape == (1, 2, 3, 8, 8, 1)
     assert arrays["prediction_samples"].shape == (1, 2, 3, 2, 8, 8, 1)
