@@ -23,11 +23,13 @@ def sine(results: Sequence[Result]) -> Iterator[Finding]:
         gain["Intention"] > 10 > most,
     )
     trained = {name: number(f"{name}, trained", last) for name in _names()}
-    second = min(others, key=trained.get)
+    second, best = min(others, key=trained.get), _best_at(number)
+    level = [column for column in number.columns if column not in best]
+    beside = f", with {listed(level)} none is alone the best" if level else ""
     yield Finding(
-        f"Trained, Intention has the least error on sine curves at each of {listed(number.columns)} observations: with "
+        f"Trained, Intention has the least error on sine curves at each of {listed(best)} observations{beside}: with "
         f"{last} it is at {digits(trained['Intention'])}, {second}, the next, at {digits(trained[second])}.",
-        _always_best(number),
+        last in best and len(best) > len(level),
     )
 
 
@@ -36,7 +38,8 @@ def pixels(results: Sequence[Result]) -> Iterator[Finding]:
     number = Numbers(TABLES["intention/figure7_pixels"], results)
     *_, before, last = number.columns
     yield Finding(
-        f"On pixels of images it is the best at each of {listed(number.columns)} pixels too.", _always_best(number)
+        f"On pixels of images it is the best at each of {listed(number.columns)} pixels too.",
+        _best_at(number) == number.columns,
     )
     kept = {name: number(f"{name}, trained", last) / number(f"{name}, trained", before) for name in _names()}
     yield Finding(
@@ -60,9 +63,10 @@ def _names() -> list[str]:
     return [label(model) for model in MODELS]
 
 
-def _always_best(number: Numbers) -> bool:
+def _best_at(number: Numbers) -> list[str]:
+    """The columns at which Intention, trained, is alone the best of those that are trained."""
     trained = [f"{name}, trained" for name in _names()]
-    return all(number.best("Intention, trained", column, trained) for column in number.columns)
+    return [column for column in number.columns if number.best("Intention, trained", column, trained)]
 
 
 FINDINGS = {"intention/figure7_sine": sine, "intention/figure7_pixels": pixels}
