@@ -13,6 +13,7 @@ from kvq_jax.models.neural_processes.base import need_key
 from kvq_jax.models.neural_processes.encoder_decoder import Attentive, EncoderDecoder
 from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.nn import set_mean
+from kvq_jax.nn.np_encoders import resample
 
 TORCH_NAMES = conditional.TORCH_NAMES
 
@@ -36,11 +37,6 @@ def draw(key: jax.Array, samples: int, context: Points) -> Draws:
         return jnp.take_along_axis(present[None], ranks, axis=-1)
 
     return Draws(*map(indices, jax.random.split(key)))
-
-
-def resample(rows: jax.Array, indices: jax.Array) -> jax.Array:
-    """Rows of [..., N, d] or [K, ..., N, d] at indices [K, ..., N]: [K, ..., N, d]."""
-    return jnp.take_along_axis(jnp.broadcast_to(rows, (*indices.shape, rows.shape[-1])), indices[..., None], axis=-2)
 
 
 class BNP(EncoderDecoder):
@@ -92,8 +88,9 @@ class BNP(EncoderDecoder):
         """K contexts with the x of the context and the y~ of steps (1) to (4), [K, ..., N]."""
         shape = draws.points.shape
         mask = None if context.mask is None else jnp.broadcast_to(context.mask, shape)
-        pairs = Points(resample(context.x, draws.points), resample(context.y, draws.points), mask)
-        mean, std = self.decode(self.encode(pairs, context.x), context.x)
+        given = context.x, context.y, context.x, draws.points
+        of_pairs = [path.resampled(*given, mask=context.mask) for path in self._paths()]
+        mean, std = self.decode(of_pairs, context.x)
         residuals = resample((context.y - mean) / std, draws.residuals)
         y = mean + std * (residuals - set_mean(residuals, mask))
         return Points(jnp.broadcast_to(context.x, (*shape, context.x.shape[-1])), lax.stop_gradient(y), mask)
