@@ -68,13 +68,13 @@ class PoolingEncoder(Block):
     def resampled(self, x: Array, y: Array, query: Array, indices: Array, *, mask: Array | None = None) -> Array:
         """`__call__` on the points at indices [K, ..., N]: [K, ..., 1, features]. Each point passes the MLP once.
 
-        mask [..., N] is that of the places which the points fill.
+        mask [K, ..., N] is that of the places which the points fill.
         """
-        rows, there = self.pre(x, y), _of_places(mask, indices)
+        rows = self.pre(x, y)
         if self.self_attention:
-            return self.post(set_mean(_among(self, resample(rows, indices), there), there))
+            return self.post(set_mean(_among(self, resample(rows, indices), mask), mask))
         places = jax.nn.one_hot(indices, rows.shape[-2], dtype=rows.dtype)
-        counts = places.sum(-2) if mask is None else jnp.where(there[..., None], places, 0).sum(-2)
+        counts = places.sum(-2) if mask is None else jnp.where(mask[..., None], places, 0).sum(-2)
         mean = jnp.einsum("k...n,...nh->k...h", counts / jnp.maximum(counts.sum(-1, keepdims=True), 1), rows)
         return self.post(mean[..., None, :])
 
@@ -155,12 +155,11 @@ class CrossAttentionEncoder(Block):
     def resampled(self, x: Array, y: Array, query: Array, indices: Array, *, mask: Array | None = None) -> Array:
         """`__call__` on the points at indices [K, ..., N]: [K, ..., M, hidden]. Each point passes the MLPs once.
 
-        mask [..., N] is that of the places which the points fill.
+        mask [K, ..., N] is that of the places which the points fill.
         """
-        there = _of_places(mask, indices)
         keys, values = (resample(rows, indices) for rows in (self.key(x), self.value(x, y)))
-        values = _among(self, values, there) if self.self_attention else values
-        return self.cross_attention(self.key(query), keys, values, mask=there)
+        values = _among(self, values, mask) if self.self_attention else values
+        return self.cross_attention(self.key(query), keys, values, mask=mask)
 
     def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
         """What each point counts for in each head, [..., H, M, N]: what the op makes of one-hot values, less of zeros.
@@ -247,10 +246,6 @@ class Decoder(Block):
 def resample(rows: Array, indices: Array) -> Array:
     """Rows of [..., N, d] or [K, ..., N, d] at indices [K, ..., N]: [K, ..., N, d]."""
     return jnp.take_along_axis(jnp.broadcast_to(rows, (*indices.shape, rows.shape[-1])), indices[..., None], axis=-2)
-
-
-def _of_places(mask: Array | None, indices: Array) -> Array | None:
-    return None if mask is None else jnp.broadcast_to(mask, indices.shape)
 
 
 def _self_attention(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MAB, list[MAB]]:

@@ -89,7 +89,7 @@ class BNP(EncoderDecoder):
         shape = draws.points.shape
         mask = None if context.mask is None else jnp.broadcast_to(context.mask, shape)
         given = context.x, context.y, context.x, draws.points
-        of_pairs = [path.resampled(*given, mask=context.mask) for path in self._paths()]
+        of_pairs = [path.resampled(*given, mask=mask) for path in self._paths()]
         mean, std = self.decode(of_pairs, context.x)
         residuals = resample((context.y - mean) / std, draws.residuals)
         y = mean + std * (residuals - set_mean(residuals, mask))

@@ -92,15 +92,14 @@ def test_self_attention_has_heads(kind):
 def test_resampled_points_count_as_often_as_they_are_drawn(kind, self_attention):
     """With the points encoded once, and with each copy of them encoded anew; the last places are empty."""
     encoder = kind(hidden=8, self_attention=self_attention, num_heads=2)
-    variables, mask = start(encoder, X, Y, QUERY), np.arange(6) < 4
+    variables, masks = start(encoder, X, Y, QUERY), np.broadcast_to(np.arange(6) < 4, (3, 6))
     indices = np.random.default_rng(0).integers(0, 4, (3, 6))
-    found = encoder.apply(variables, X, Y, QUERY, indices, mask=mask, method="resampled")
-    masks = np.broadcast_to(mask, (3, 6))
+    found = encoder.apply(variables, X, Y, QUERY, indices, mask=masks, method="resampled")
     expected = encoder.apply(variables, np.asarray(X)[indices], np.asarray(Y)[indices], QUERY, mask=masks)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     whole = encoder.apply(variables, X, Y, QUERY, indices, method="resampled")
     anew = encoder.apply(variables, np.asarray(X)[indices], np.asarray(Y)[indices], QUERY)
     np.testing.assert_allclose(whole, anew, rtol=1e-4, atol=1e-5)
-    empty = encoder.apply(variables, X, Y, QUERY, indices, mask=np.zeros(6, bool), method="resampled")
+    empty = encoder.apply(variables, X, Y, QUERY, indices, mask=np.zeros((3, 6), bool), method="resampled")
     none = encoder.apply(variables, X[:0], Y[:0], QUERY)
     np.testing.assert_allclose(empty, np.broadcast_to(none, empty.shape), rtol=1e-4, atol=1e-5)
