@@ -26,10 +26,9 @@ SIZES = (128, 256, 384)  # two chunks and more
 
 
 def narrow(name):
-    """A model as the memory of all models is measured, with one layer: another one needs what the first one needs."""
+    """A model as the memory of all models is measured."""
     config = config_file.get_config("what=memory,preset=quick")
-    fields = config.models[name].to_dict() | ({"num_layers": 1} if "num_layers" in config.models[name] else {})
-    return programs.shaped(build_named(MODELS, fields, name), config.measurement.chunk, dim_x=1)
+    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk, dim_x=1)
 
 
 def growth(program_of) -> str:
