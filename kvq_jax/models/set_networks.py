@@ -96,12 +96,18 @@ class SetNetwork(SetBlock):
 
 
 def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | None], Array]:
-    """An encoder of layers relu(x W + b), or of Zaheer's relu(x W + pool(X) V + b), which is equivariant."""
+    """An encoder of layers relu(x W + b), or of Zaheer's relu(x W + b + pool(X) V), which is equivariant.
+
+    W and V are two matrices, the Lambda and Gamma of Zaheer et al.: each starts by its own number of rows.
+    """
 
     def encode(net: SetNetwork, x: Array, mask: Array | None) -> Array:
         for index in range(net.encoder_layers):
-            inputs = (x,) if pool is None else (x, pool(x, mask))
-            x = Linear(net.dim, **net.inits, name=f"encoder_{index}")(*inputs)
+            own = Linear(net.dim, **net.inits, name=f"encoder_{index}")(x)
+            if pool is None:
+                x = own
+            else:
+                x = own + Linear(net.dim, use_bias=False, **net.inits, name=f"pooled_{index}")(pool(x, mask))
             if net.activate_last or index < net.encoder_layers - 1:
                 x = nn.relu(x)
         return x

@@ -74,12 +74,12 @@ def test_deep_sets_is_its_formula():
 
 
 def test_the_equivariant_layer_is_zaheers():
-    """f_i = relu(x_i W + max(X) V + b); the head and a sum of one element read it off."""
+    """f_i = relu(x_i W + b + max(X) V), and V starts as W does; the head and a sum of one element read it off."""
     net = SetNetwork(4, encoder="rffp_max", encoder_layers=1, pooling="sum", out_features=2)
     x = draw(5, 3)
     params = start(net, x)["params"]
-    kernel, bias = params["encoder_0"]["kernel"], params["encoder_0"]["bias"]
-    hidden = np.maximum(0, np.concatenate([x, np.broadcast_to(x.max(0), x.shape)], -1) @ kernel + bias)
+    own, pooled = params["encoder_0"], params["pooled_0"]["kernel"]
+    hidden = np.maximum(0, x @ own["kernel"] + own["bias"] + x.max(0) @ pooled)
     head = params["head"]["layer_0"]
     expected = hidden.sum(0) @ head["kernel"] + head["bias"]
     np.testing.assert_allclose(run(net, {"params": params}, x)[0], expected, rtol=1e-4, atol=1e-4)
