@@ -65,7 +65,7 @@ def run_table(results: Sequence[Result]) -> Table:
     (result,) = results
     model = result.axes["model"]
     kernels = result.config["evaluation"]["kernels"]
-    metrics = ("target", "context", f"oracle_{kind(model)}", f"gap_{kind(model)}")
+    metrics = ("target", f"oracle_{kind(model)}", f"gap_{kind(model)}")
     rows = []
     for kernel in kernels:
         ours = [log_likelihood(result, f"{kernel}/{metric}") for metric in metrics]
@@ -76,7 +76,7 @@ def run_table(results: Sequence[Result]) -> Table:
         f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} "
         f"steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."
     )
-    columns = ["kernel", "targets", "context", "oracle", "gap", "paper"]
+    columns = ["kernel", "targets", "oracle", "gap", "paper"]
     return Table(title(result), columns, rows, caption, error="±", facts=told)
 
 

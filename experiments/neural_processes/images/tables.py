@@ -134,7 +134,7 @@ def run_table(results: Sequence[Result]) -> Table:
     model, data, counts = result.axes["model"], result.axes["data"], result.config["evaluation"]["counts"]
     own = parts(result)
     reference = "reference_gp_joint" if kind(model) == "joint" else "reference_gp"
-    names = {"target": "targets", "context": "context", "bits_per_dim": "bits per dimension"}
+    names = {"target": "targets", "bits_per_dim": "bits per dimension"}
     names |= {f"target@{count}": f"targets, {count} observed" for count in counts}
     names |= {"reference_pixelwise": "Gaussian of each pixel", reference: "Gaussian process"}
     rows = [(name, [log_likelihood(result, f"{part}/{metric}") for part in own]) for metric, name in names.items()]

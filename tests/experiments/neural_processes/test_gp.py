@@ -153,9 +153,9 @@ def test_a_whole_run(constant_config, tmp_path):
     output = io.StringIO()
     console = Console(file=output, width=120)
     result = launch(constant_config, tmp_path / "run", Options(), console, catalogue.show)
-    assert "CNP, protocol code, std published" in output.getvalue() and "± 0.02" in output.getvalue(), (
-        "the paper's number"
-    )
+    shown = output.getvalue()
+    assert "CNP, protocol code, std published" in shown and "± 0.02" in shown, "the paper's number"
+    assert "missing" not in shown, "a number of the table that evaluation does not give"
     assert (tmp_path / "run" / "figure.png").read_bytes()[1:4] == b"PNG"
     assert result.content["parameter_count"] == 1 and result.metrics["trained/rbf/target"]["n"] == 8
     assert np.abs(result.examples["trained/prediction"][0, 0, 0]).max() < 0.08

@@ -219,6 +219,7 @@ def test_a_whole_run(constant_config, tmp_path):
         result = launch(constant_config, tmp_path / "run", Options(), Console(file=file, width=120), catalogue.show)
     shown = (tmp_path / "shown").read_text()
     assert "CNP on digits" in shown and "Gaussian process" in shown and "unseen" in shown
+    assert "missing" not in shown, "a number of the table that evaluation does not give"
     assert (tmp_path / "run" / "figure.png").read_bytes()[1:4] == b"PNG"
     assert result.metrics["trained/seen/target"]["n"] == 4 and result.metrics["trained/unseen/target"]["n"] == 3
     level = np.asarray(result.examples["trained/prediction_mean"]).mean() / 255
