@@ -203,11 +203,12 @@ def mark_best(column: Sequence[Cell], smaller_is_better: bool = True) -> list[Ce
     if not known:
         return list(column)
     best = (min if smaller_is_better else max)(known, key=lambda cell: cell.mean)
-    return [dataclasses.replace(cell, best=cell.known and _within_error(cell, best)) for cell in column]
+    return [dataclasses.replace(cell, best=cell.known and within_error(cell, best)) for cell in column]
 
 
-def _within_error(cell: Cell, best: Cell) -> bool:
-    return abs(cell.mean - best.mean) <= ((cell.error or 0) ** 2 + (best.error or 0) ** 2) ** 0.5
+def within_error(cell: Cell, other: Cell, errors: float = 1.0) -> bool:
+    """Whether two numbers are no further apart than so many times their joint error."""
+    return abs(cell.mean - other.mean) <= errors * math.hypot(cell.error or 0.0, other.error or 0.0)
 
 
 def _is_best(cell: Cell | str) -> bool:

@@ -9,6 +9,7 @@ from jax import Array, random
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Op, resolve
 from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.ops.operators import affine_form
 
 _WEIGHTS = "attention_weights"  # as Flax calls them
 
@@ -74,8 +75,7 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
             return jnp.swapaxes(attend(value), -2, -3)
         if not said.operator.affine:
             raise ValueError(f"op {said.name!r} has no weights to drop or to store: it is not affine in its values")
-        rest = attend(jnp.zeros((value.shape[-2], 1), value.dtype))
-        weights = attend(jnp.eye(value.shape[-2], dtype=value.dtype)) - rest
+        weights, rest = affine_form(attend, value.shape[-2], value.dtype)
         if module is not None:
             module.sow("intermediates" if isinstance(module, linen.Module) else nnx.Intermediate, _WEIGHTS, weights)
         if drop:

@@ -29,6 +29,7 @@ from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.set_transformer import MAB
 from kvq_jax.nn.unprojected import Unprojected
+from kvq_jax.ops.operators import affine_form
 from kvq_jax.ops.streaming import uniform_stream
 
 # o = LN(W_q x + heads), out = LN(o + relu(W o + b)): scores over sqrt(dim), projections without bias.
@@ -162,18 +163,18 @@ class CrossAttentionEncoder(Block):
         return self.cross_attention(self.key(query), keys, values, mask=mask)
 
     def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
-        """What each point counts for in each head, [..., H, M, N]: what the op makes of one-hot values, less of zeros.
+        """What each point counts for in each head, [..., H, M, N]: see `kvq_jax.ops.affine_form`.
 
         x [..., N, dx], query [..., M, dx], mask [..., N]. It is a map of attention for ops that are affine in values.
         """
         key, _ = self.cross_attention.pairs(self.key(x), jnp.zeros((*x.shape[:-1], self.hidden)))
-        heads, points = self.cross_attention.heads(self.key(query)), x.shape[-2]
+        heads = self.cross_attention.heads(self.key(query))
 
-        def of(value):
+        def attend(value):
             value = jnp.broadcast_to(value, (*key.shape[:-1], value.shape[-1]))
             return self.cross_attention.mixer(heads, key, value, mask=mask_of_heads(mask, x))
 
-        return of(jnp.eye(points)) - of(jnp.zeros((points, 1)))
+        return affine_form(attend, x.shape[-2])[0]
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""

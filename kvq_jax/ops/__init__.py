@@ -24,6 +24,6 @@ from kvq_jax.ops.features import nystroem_intention, whitening
 from kvq_jax.ops.grid import grid_attention
 from kvq_jax.ops.intention import informer, intention, intention_weights, sigma_informer, sigma_intention
 from kvq_jax.ops.kernels import KERNELS, kernel_intention
-from kvq_jax.ops.operators import OPERATORS, OPS, Operator
+from kvq_jax.ops.operators import OPERATORS, OPS, Operator, affine_form
 from kvq_jax.ops.scaling import intention_map
 from kvq_jax.ops.streaming import chunked

@@ -5,6 +5,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import DTypeLike
+
 from kvq_jax.names import unknown
 from kvq_jax.ops import attention
 from kvq_jax.ops.constraints import constrained_intention, constrained_weights
@@ -24,7 +28,7 @@ class Operator(NamedTuple):
     weights: Callable[..., Any] | None = None  # (key, value, *, mask=None, **options) -> w, output = query @ w
     alpha: str | None = None  # the domain of a learnt `alpha`: 'positive' or 'unit', (0, 1); None: no such option
     labels: bool = False  # values must be labels of classes
-    affine: bool = True  # in the values: op(query, key, I) - op(query, key, 0) is its matrix of weights
+    affine: bool = True  # in the values: it has weights, see `affine_form`
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -41,6 +45,20 @@ def keywords(function: Callable[..., Any]) -> dict[str, Any]:
     """The keyword-only arguments of a function and their defaults, without `mask`."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "mask"}
+
+
+def affine_form(attend: Callable[[Array], Array], points: int, dtype: DTypeLike = float) -> tuple[Array, Array]:
+    """The weights W [..., M, N] and the rest b [..., M, 1] of an affine operator: attend(value) = W value + b.
+
+    The rest is that of a value of zeros, and is zero for nearly all operators; LS-SVM has one.
+
+    Args:
+      attend: value [N, k] -> output [..., M, k], affine in the value, and the same in each of its columns.
+      points: N.
+      dtype: of the values.
+    """
+    rest = attend(jnp.zeros((points, 1), dtype))
+    return attend(jnp.eye(points, dtype=dtype)) - rest, rest
 
 
 informer_weights = functools.partial(intention_weights, alpha=0.5, form="informer")

@@ -1,10 +1,10 @@
 """What the results of image completion say (CMANP paper, Table 3)."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result
+from experiments.harness.tables import within_error
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
 from experiments.neural_processes.likelihoods import log_likelihood
 from kvq_jax.models import MODELS, family
@@ -88,9 +88,7 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
         )
         if "uniform" in found:
             mean, cells = number.cell("uniform", head), {op: number.cell(op, head) for op in order if op != "uniform"}
-            no_better = [
-                op for op, cell in cells.items() if cell.mean - mean.mean <= math.hypot(cell.error, mean.error)
-            ]
+            no_better = [op for op, cell in cells.items() if cell.mean < mean.mean or within_error(cell, mean)]
             yield Finding(
                 f"{head}: {listed(no_better)} {'is' if len(no_better) == 1 else 'are'} no better than a plain mean of "
                 "the context (uniform), within the joint error."

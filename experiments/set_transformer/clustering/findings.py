@@ -1,11 +1,10 @@
 """What the results of amortised clustering say (Set Transformer, Table 3)."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid
 from experiments.harness.results import Result, several
-from experiments.harness.tables import Cell
+from experiments.harness.tables import Cell, measured, within_error
 from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
 from experiments.set_transformer.labels import label_of
 from experiments.set_transformer.paper_numbers import CLUSTERING, ORACLE
@@ -43,8 +42,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _near(ours: Cell, paper: Cell, head: str) -> bool:
     """Whether a number is the paper's but for the choice of seeds and of sets."""
-    error = math.hypot(ours.run.metrics[f"trained/{head.lower()}"]["sem"], paper.error or 0.0)
-    return abs(ours.mean - paper.mean) <= _ERRORS * error
+    return within_error(measured(ours.run.metrics[f"trained/{head.lower()}"]), paper, _ERRORS)
 
 
 FINDINGS = {"set_transformer/table3_paper": published}
