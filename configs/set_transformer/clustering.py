@@ -32,6 +32,7 @@ MODELS = (
     "rffp_mean",
     "rffp_max",
     "rff_dotprod",
+    "rff_attsets",
     "sab_mean",
     "isab16_mean",
     "rff_pma",
@@ -81,9 +82,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
     return common.edited(config, PARTS, common.swap(axes), EDITS)
 
 
-_ROWS = "rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_pma|deep_sets"
+_ROWS = "rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_attsets|rff_pma|deep_sets"
 _PMA = "rff_pma|sab_pma|isab16_pma|isab32_pma|isab64_pma"
-_POOLED = "rff_mean|rffp_mean|rffp_max|rff_dotprod|sab_mean|isab16_mean|deep_sets"
+_POOLED = "rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_attsets|sab_mean|isab16_mean|deep_sets"
 PARTS = {
     f"model={_ROWS}": {"model": dict(encoder_layers=4)},
     f"model={_POOLED}": {"model": dict(head=(128, 128, 128))},

@@ -17,6 +17,7 @@ from jax import Array
 from kvq_jax.domains import Count, Depth
 from kvq_jax.names import choose
 from kvq_jax.nn import ISAB, MLP, PMA, SAB, Linear, Mixer, SetBlock, set_mean
+from kvq_jax.nn.heads import attend
 from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.set_transformer import points_init
 
@@ -135,6 +136,17 @@ def _dot_product(net: SetNetwork, x: Array, mask: Array | None) -> Array:
     return Mixer(net.op, name="mixer")(query, x, x, mask=mask)
 
 
+def _attsets(net: SetNetwork, x: Array, mask: Array | None) -> Array:
+    """Each feature averaged by weights of its own, softmax(X W) over the elements, or as another op weighs them.
+
+    AttSets (Yang et al. 2018, arXiv 1808.00758), as attention with a head for each feature.
+    """
+    width = x.shape[-1]
+    scores = Linear(width, use_bias=False, **net.inits, name="scores")(x)
+    mix = Mixer(net.op, (width,), name="mixer")
+    return attend(mix, width, jnp.ones((1, width), x.dtype), scores, x, mask=mask)
+
+
 def _pma(net: SetNetwork, x: Array, mask: Array | None) -> Array:
     return net.block(PMA, "pool", **net.pma)(x, mask=mask)
 
@@ -154,6 +166,7 @@ POOLINGS = {
     "sum": lambda net, x, mask: set_sum(x, mask),
     "max": lambda net, x, mask: set_max(x, mask),
     "dotprod": _dot_product,
+    "attsets": _attsets,
     "pma": _pma,
 }
 
@@ -174,6 +187,7 @@ SET_NETWORKS = {
     "rffp_mean": SetModel("rFFp-mean + Pooling", dict(encoder="rffp_mean", pooling="mean")),
     "rffp_max": SetModel("rFFp-max + Pooling", dict(encoder="rffp_max", pooling="mean")),
     "rff_dotprod": SetModel("rFF + Dotprod", dict(encoder="rff", pooling="dotprod")),
+    "rff_attsets": SetModel("rFF + AttSets", dict(encoder="rff", pooling="attsets")),
     "sab_mean": SetModel("SAB + Pooling", dict(encoder="sab", pooling="mean")),
     "sab_dotprod": SetModel("SAB + Dotprod", dict(encoder="sab", pooling="dotprod")),
     "isab16_mean": SetModel("ISAB (16) + Pooling", dict(encoder="isab", num_inducing=16, pooling="mean")),

@@ -95,6 +95,17 @@ def test_dot_product_pooling_with_a_query_of_zeros_is_the_mean():
     assert np.abs(run(nets[0], variables, x) - run(nets[1], alone, x)).max() > 1e-4
 
 
+def test_attsets_weighs_each_feature_by_itself():
+    x, mask = draw(5, 3), np.array([True, True, False, True, True])
+    net = SetNetwork(4, encoder="rff", encoder_layers=0, pooling="attsets", out_features=2)
+    params = start(net, x)["params"]
+    scores = np.exp(x[mask] @ params["scores"]["kernel"])
+    pooled = (scores / scores.sum(0) * x[mask]).sum(0)
+    head = params["head"]["layer_0"]
+    found = net.apply({"params": params}, x, mask=mask)
+    np.testing.assert_allclose(found[0], pooled @ head["kernel"] + head["bias"], rtol=1e-5, atol=1e-5)
+
+
 def test_parameter_counts_by_hand():
     linear = lambda a, b: a * b + b  # noqa: E731
     x, wide = np.zeros((10, 2)), 128
