@@ -23,8 +23,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     told, near, runs = [], [], []
     for name in found:
         cells, papers = [number.cell(name, head) for head in _HEADS], labels[name]
-        ours, theirs = (" and ".join(f"{cell.mean:.3f}" for cell in pair) for pair in (cells, papers))
-        told.append(f"{name} {ours} (the paper {theirs})")
+        told.append(f"{name} {_both(cells)} (the paper {_both(papers)})")
         near += [_near(cell, paper, head) for cell, paper, head in zip(cells, papers, _HEADS)]
         runs.append(cells[0].run)
     seeds = several(len(run.content["seeds"]) for run in runs)
@@ -33,11 +32,23 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         f"by the log-likelihood of a point before and after a step of EM: {'; '.join(told)}. {sum(near)} of these "
         f"{len(near)} numbers are within twice the joint error of the sets and the paper's runs."
     )
+    weighed = [label_of("rff_dotprod"), label_of("rff_attsets")]
+    if len(number.known(weighed, _HEADS[0])) == 2:
+        elements, features = (_both([number.cell(name, head) for head in _HEADS]) for name in weighed)
+        yield Finding(
+            "The paper does not print what its dot product weighs. Where it weighs whole elements "
+            f"({weighed[0]}) it has {elements}; where it weighs each feature by itself ({weighed[1]}), {features}; the "
+            f"paper has {_both(CLUSTERING['rff_dotprod'])}."
+        )
     truth, paper = number.cell(ORACLE_ROW, _HEADS[0]), CLUSTERING[ORACLE][0]
     yield Finding(
         f"The true mixtures have {truth.text()} on our sets, {paper.mean} on the paper's.",
         abs(truth.mean - paper.mean) < 3 * truth.error,
     )
+
+
+def _both(cells: Sequence[Cell]) -> str:
+    return " and ".join(f"{cell.mean:.3f}" for cell in cells)
 
 
 def _near(ours: Cell, paper: Cell, head: str) -> bool:
