@@ -33,7 +33,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         f"{len(near)} numbers are within twice the joint error of the sets and the paper's runs."
     )
     weighed = [label_of("rff_dotprod"), label_of("rff_attsets")]
-    if len(number.known(weighed, _HEADS[0])) == 2:
+    if set(weighed) <= set(number.known(number.rows, _HEADS[0])):
         elements, features = (_both([number.cell(name, head) for head in _HEADS]) for name in weighed)
         yield Finding(
             "The paper does not print what its dot product weighs. Where it weighs whole elements "
@@ -56,4 +56,4 @@ def _near(ours: Cell, paper: Cell, head: str) -> bool:
     return within_error(measured(ours.run.metrics[f"trained/{head.lower()}"]), paper, _ERRORS)
 
 
-FINDINGS = {"set_transformer/table3_paper": published}
+FINDINGS = {"set_transformer/table3": published}

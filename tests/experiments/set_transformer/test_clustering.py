@@ -103,6 +103,19 @@ def test_published_runs_are_told_beside_the_paper(result):
     assert said(published, [result])[0] == []
 
 
+def test_both_weighings_of_a_dot_product_are_told_once_both_are_there(result):
+    contents = []
+    for model, mean in (("rff_dotprod", -2.08), ("rff_attsets", -1.86)):
+        content = copy.deepcopy(result.content)
+        content["axes"] |= dict(preset="paper", model=model)
+        for name in ("ll0", "ll1"):
+            content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=0.01, median=mean, n=6, seeds=[mean])
+        contents.append(dataclasses.replace(result, content=content))
+    assert len(list(published(contents[:1]))) == 2
+    text = list(published(contents))[1].text
+    assert "(rFF + Dotprod) it has -2.080" in text and "(rFF + AttSets), -1.860" in text and "paper has -1.855" in text
+
+
 def test_numbers_of_clusters_that_vary_have_a_table_of_their_own(result):
     config = result.config | {"task": result.config["task"] | {"min_clusters": 2}}
     content = result.content | {"name": "set_transformer/clusters", "config": config}
