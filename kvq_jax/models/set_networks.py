@@ -104,13 +104,10 @@ def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | 
 
     def encode(net: SetNetwork, x: Array, mask: Array | None) -> Array:
         for index in range(net.encoder_layers):
-            own = Linear(net.dim, **net.inits, name=f"encoder_{index}")(x)
-            if pool is None:
-                x = own
-            else:
-                x = own + Linear(net.dim, use_bias=False, **net.inits, name=f"pooled_{index}")(pool(x, mask))
-            if net.activate_last or index < net.encoder_layers - 1:
-                x = nn.relu(x)
+            rows = Linear(net.dim, **net.inits, name=f"encoder_{index}")(x)
+            if pool is not None:
+                rows += Linear(net.dim, use_bias=False, **net.inits, name=f"pooled_{index}")(pool(x, mask))
+            x = nn.relu(rows) if net.activate_last or index < net.encoder_layers - 1 else rows
         return x
 
     return encode

@@ -52,7 +52,7 @@ def _both(cells: Sequence[Cell]) -> str:
 
 
 def _near(ours: Cell, paper: Cell, head: str) -> bool:
-    """Whether a number is the paper's but for the choice of seeds and of sets."""
+    """Whether a number is the paper's but for the choice of seeds and of sets; a cell's error is of seeds alone."""
     return within_error(measured(ours.run.metrics[f"trained/{head.lower()}"]), paper, _ERRORS)
 
 
