@@ -71,6 +71,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 
 AXES = {
+    # Fifty bootstraps of each function, or a state for each block of targets: of few functions they stay in the caches.
+    "model=bnp|banp|cmanp_and": {"evaluation": dict(batch_size=4)},
     "protocol=text": {"task": dict(length_scale=(0.6, 1.0))},
     "protocol=slides": {
         "task": dict(max_context=49, min_targets=1, max_points=50),

@@ -64,7 +64,9 @@ class PoolingEncoder(Block):
 
     def __call__(self, x: Array, y: Array, query: Array | None = None, *, mask: Array | None = None) -> Array:
         """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
-        return self.post(set_mean(self._rows(x, y, mask), mask))
+        rows = self.pre(x, y)
+        mask = _mask_of(rows, mask)
+        return self.post(set_mean(_among(self, rows, mask) if self.self_attention else rows, mask))
 
     def resampled(self, x: Array, y: Array, query: Array, indices: Array, *, mask: Array | None = None) -> Array:
         """`__call__` on the points at indices [K, ..., N]: [K, ..., 1, features]. Each point passes the MLP once.
@@ -72,11 +74,10 @@ class PoolingEncoder(Block):
         mask [K, ..., N] is that of the places which the points fill.
         """
         rows = self.pre(x, y)
-        if self.self_attention:
-            return self.post(set_mean(_among(self, resample(rows, indices), mask), mask))
+        rows = _among_resampled(self, rows, indices, mask) if self.self_attention else rows
         places = jax.nn.one_hot(indices, rows.shape[-2], dtype=rows.dtype)
         counts = places.sum(-2) if mask is None else jnp.where(mask[..., None], places, 0).sum(-2)
-        mean = jnp.einsum("k...n,...nh->k...h", counts / jnp.maximum(counts.sum(-1, keepdims=True), 1), rows)
+        mean = jnp.einsum("...n,...nh->...h", counts / jnp.maximum(counts.sum(-1, keepdims=True), 1), rows)
         return self.post(mean[..., None, :])
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Array:
@@ -105,10 +106,6 @@ class PoolingEncoder(Block):
     def read(self, memory: Array, query: Array | None = None) -> Array:
         """What `__call__` gives for the context in the memory, [..., 1, features]."""
         return memory
-
-    def _rows(self, x, y, mask):
-        rows = self.pre(x, y)
-        return _among(self, rows, mask) if self.self_attention else rows
 
 
 class Projected(NamedTuple):
@@ -158,9 +155,9 @@ class CrossAttentionEncoder(Block):
 
         mask [K, ..., N] is that of the places which the points fill.
         """
-        keys, values = (resample(rows, indices) for rows in (self.key(x), self.value(x, y)))
-        values = _among(self, values, mask) if self.self_attention else values
-        return self.cross_attention(self.key(query), keys, values, mask=mask)
+        values = self.value(x, y)
+        values = _among_resampled(self, values, indices, mask) if self.self_attention else values
+        return _attend_resampled(self.cross_attention, self.key(query), self.key(x), values, indices, mask)
 
     def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
         """What each point counts for in each head, [..., H, M, N]: see `kvq_jax.ops.affine_form`.
@@ -214,7 +211,7 @@ class CrossAttentionEncoder(Block):
 
     def _values(self, x, y, mask):
         values = self.value(x, y)
-        return _among(self, values, mask) if self.self_attention else values
+        return _among(self, values, _mask_of(values, mask)) if self.self_attention else values
 
 
 class Decoder(Block):
@@ -245,8 +242,10 @@ class Decoder(Block):
 
 
 def resample(rows: Array, indices: Array) -> Array:
-    """Rows of [..., N, d] or [K, ..., N, d] at indices [K, ..., N]: [K, ..., N, d]."""
-    return jnp.take_along_axis(jnp.broadcast_to(rows, (*indices.shape, rows.shape[-1])), indices[..., None], axis=-2)
+    """Rows of [..., N, d] or [K, ..., N, d] at indices [K, ..., N], which broadcast: [K, ..., N, d]."""
+    shape = jnp.broadcast_shapes(rows.shape[:-1], indices.shape)
+    rows, indices = jnp.broadcast_to(rows, (*shape, rows.shape[-1])), jnp.broadcast_to(indices, shape)
+    return jnp.take_along_axis(rows, indices[..., None], axis=-2)
 
 
 def _self_attention(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MAB, list[MAB]]:
@@ -262,6 +261,32 @@ def _among(encoder: PoolingEncoder | CrossAttentionEncoder, rows: Array, mask: A
     for layer in (encoder.attention, *encoder.further):
         rows = layer(rows, rows, mask=mask)
     return rows
+
+
+def _among_resampled(
+    encoder: PoolingEncoder | CrossAttentionEncoder, rows: Array, indices: Array, mask: Array | None
+) -> Array:
+    """`_among` the rows at indices [K, ..., N], for each row [..., N, hidden] once: [K, ..., N, hidden].
+
+    Copies of a row stay equal, so what the resampled rows become are these at the same indices.
+    """
+    for layer in (encoder.attention, *encoder.further):
+        rows = _attend_resampled(layer, rows, rows, rows, indices, mask)
+    return rows
+
+
+def _attend_resampled(
+    attention: MAB | Unprojected, query: Array, keys: Array, values: Array, indices: Array, mask: Array | None
+) -> Array:
+    """attention(query, keys, values) for keys and values at indices [K, ..., N], which are projected before."""
+    key, value = (resample(rows, indices[..., None, :]) for rows in attention.pairs(keys, values))
+    mask = None if mask is None else mask[..., None, :]
+    return attention.output(query, attention.mixer(attention.heads(query), key, value, mask=mask))
+
+
+def _mask_of(rows: Array, mask: Array | None) -> Array | None:
+    """The mask of points [..., N] for their rows [..., N, hidden], which may have further leading dimensions."""
+    return None if mask is None else jnp.broadcast_to(mask, rows.shape[:-1])
 
 
 def _widths(hidden: int, depth: int, self_attention: bool | int, name: str) -> tuple[int, ...]:

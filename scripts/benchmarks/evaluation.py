@@ -13,23 +13,23 @@ from configs.neural_processes import gp
 from experiments.harness import timing
 from scripts.benchmarks import training
 
-# Functions: eight batches for each of twelve size classes. What is left over of a class is computed in the largest, so
-# few functions would cost more each than the many of a run.
-_TASKS, _STEPS, _TURNS = 1536, 20, 3
+# Batches for each size class. What is left over of a class is computed in the largest, so that few functions would cost
+# more each than the many of a run.
+_BATCHES, _STEPS, _TURNS = 8, 20, 3
 
 
-def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", tasks: int = _TASKS) -> None:
+def main(models: Sequence[str] = gp.MODELS, preset: str = "paper") -> None:
     """Prints a line for each model."""
     print(f"evaluation beside training, preset {preset}, one seed, float32, {jax.devices()[0].device_kind}")
     print(f"{'':16}{'ms a step':>11}{'ms a function':>15}{'steps':>9}{'functions':>11}{'share':>7}")
     for model in models:
-        print(_line(model, preset, tasks))
+        print(_line(model, preset))
 
 
-def _line(model: str, preset: str, tasks: int) -> str:
+def _line(model: str, preset: str) -> str:
     config = gp.get_config(f"model={model},preset={preset}")
     steps, functions = config.train.steps, config.evaluation.tasks
-    config.evaluation.tasks = tasks
+    config.evaluation.tasks = tasks = _BATCHES * config.train.size_classes * config.evaluation.batch_size
     experiment = training.build(config)
     variables = jax.jit(experiment.init)(jax.random.key(0))
     evaluate = jax.jit(functools.partial(experiment.evaluate, key=jax.random.key(1)))

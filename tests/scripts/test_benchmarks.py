@@ -77,7 +77,7 @@ def test_image_completion(capsys, monkeypatch):
 
 
 def test_evaluation_beside_training(capsys):
-    evaluation.main(models=("cnp",), preset="tiny", tasks=8)
+    evaluation.main(models=("cnp",), preset="tiny")
     _, step, function, steps, functions, share = capsys.readouterr().out.splitlines()[-1].split()
     assert (steps, functions) == ("20", "8") and float(step) > 0 and float(function) > 0
     assert float(share.removesuffix("%")) == pytest.approx(100 * 8 * float(function) / (20 * float(step)), rel=0.5)

@@ -85,15 +85,17 @@ class BNP(EncoderDecoder):
         return -total / predictive.count(points.mask, points.x.shape[-2])
 
     def bootstrap(self, context: Points, draws: Draws) -> Points:
-        """K contexts with the x of the context and the y~ of steps (1) to (4), [K, ..., N]."""
-        shape = draws.points.shape
-        mask = None if context.mask is None else jnp.broadcast_to(context.mask, shape)
+        """K contexts, y~ [K, ..., N, dy] of steps (1) to (4) at the x and with the mask of the context.
+
+        What depends on x alone, the keys and the weights of softmax cross-attention, is then computed once.
+        """
+        mask = None if context.mask is None else jnp.broadcast_to(context.mask, draws.points.shape)
         given = context.x, context.y, context.x, draws.points
         of_pairs = [path.resampled(*given, mask=mask) for path in self._paths()]
         mean, std = self.decode(of_pairs, context.x)
         residuals = resample((context.y - mean) / std, draws.residuals)
         y = mean + std * (residuals - set_mean(residuals, mask))
-        return Points(jnp.broadcast_to(context.x, (*shape, context.x.shape[-1])), lax.stop_gradient(y), mask)
+        return context._replace(y=lax.stop_gradient(y))
 
     def _bootstrapped(self, context, target_x, draws, representations):
         """Mean and standard deviation [K, ..., M, dy] of the bootstraps."""
