@@ -61,7 +61,7 @@ class BNP(EncoderDecoder):
     def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
         """What the encoders keep of the context, and of eval_samples bootstraps of it."""
         draws = draw(need_key(key, type(self).__name__), self.eval_samples, context)
-        return super().remember(context), super().remember(self.bootstrap(context, draws))
+        return self._kept(context), self._kept(self.bootstrap(context, draws))
 
     def query(self, memory, target_x, target_mask=None, *, key=None) -> Distribution:
         """See NeuralProcess; the draws are those of `remember`."""

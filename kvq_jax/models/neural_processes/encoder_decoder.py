@@ -72,7 +72,7 @@ class EncoderDecoder(NeuralProcess):
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> tuple:
         """What the encoders keep of a context."""
-        return tuple(path.remember(context.x, context.y, mask=context.mask) for path in self._paths())
+        return self._kept(context)
 
     def read(self, memory: tuple, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What `encode` gives for all context in the memory."""
@@ -83,6 +83,9 @@ class EncoderDecoder(NeuralProcess):
     ) -> tuple[jax.Array, jax.Array]:
         """Mean and standard deviation [..., M, dy]. Representations may have leading dimensions of samples."""
         return predictive.moments(self.decoder(representations, target_x, extra), self.std_map, self.std_floor)
+
+    def _kept(self, context: Points) -> tuple:
+        return tuple(path.remember(context.x, context.y, mask=context.mask) for path in self._paths())
 
     def _paths(self) -> tuple:
         return self.encoder, self.pooling

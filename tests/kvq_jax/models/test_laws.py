@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.models import MODELS, Model, NeuralProcess, Points, Regressor
+from kvq_jax.models import MODELS, Model, NeuralProcess, Points, Regressor, family
 from tests.kvq_jax.nn.drawing import draw, start
 
 KEY = jax.random.key(0)
@@ -49,6 +49,7 @@ RESAMPLED = {
     "bnp": "what a bootstrap draws depends on the places of points, and on how many there are",
     "banp": "as bnp",
 }
+READ_ANEW = ("tnp_d", "tnp_a", "tnp_nd")  # the targets are in the sets that attend
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -228,6 +229,23 @@ def test_all_points_in_one_array_have_the_same_loss(name):
     model = narrow(MODELS[name])
     found = jax.jit(functools.partial(model.apply, method="loss_of_points"))(variables, first, together, key=KEY)
     close(found, scores(variables, context, target)["loss"])
+
+
+@pytest.mark.parametrize("name", family("neural_process"))
+def test_a_remembered_context_answers_as_itself(name):
+    variables, _, _, mean = row(name)
+    context, target = points(N), points(M, seed=2)
+    apply = functools.partial(narrow(MODELS[name]).apply, key=KEY)
+    if name in READ_ANEW:
+        with pytest.raises(ValueError, match="keeps nothing of a context"):
+            apply(variables, context, method="remember")
+        return
+
+    def answered(variables):
+        memory = apply(variables, context, method="remember")
+        return apply(variables, memory, target.x, target.mask, method="query").mean
+
+    close(jax.jit(answered)(variables).reshape(target.y.shape), mean(variables, context, target))
 
 
 def test_a_row_added_at_run_time_obeys_the_laws(monkeypatch):
