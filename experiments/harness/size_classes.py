@@ -215,14 +215,6 @@ def choose_classes(law: Law, count: int, costs: Costs = (1.0, 1.0)) -> SizeClass
     return SizeClasses(law, tuple(sorted(classes, key=lambda of: (np.dot(of, costs), of))), costs)
 
 
-def evaluation_classes(law: Law, count: int) -> SizeClasses:
-    """`choose_classes` for an evaluation, whose program is run once: six classes at most.
-
-    Compiling more takes longer than their evaluation saves: of CNP 40 s with 6 classes, 75 s with 12, of BANP minutes.
-    """
-    return choose_classes(law, min(count, 6))
-
-
 def _holds(slots: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Whether slots [K, 2] hold sizes [L, 2], [K, L]."""
     return (slots[:, :1] >= sizes[:, 0]) & (slots[:, 1:] >= sizes[:, 1])

@@ -66,15 +66,14 @@ class PoolingEncoder(Block):
         """x [..., N, dx], y [..., N, dy], mask [..., N], True = take part -> [..., 1, features]."""
         rows = self.pre(x, y)
         mask = _mask_of(rows, mask)
-        return self.post(set_mean(_among(self, rows, mask) if self.self_attention else rows, mask))
+        return self.post(set_mean(_among(self, rows, mask), mask))
 
     def resampled(self, x: Array, y: Array, query: Array, indices: Array, *, mask: Array | None = None) -> Array:
         """`__call__` on the points at indices [K, ..., N]: [K, ..., 1, features]. Each point passes the MLP once.
 
         mask [K, ..., N] is that of the places which the points fill.
         """
-        rows = self.pre(x, y)
-        rows = _among_resampled(self, rows, indices, mask) if self.self_attention else rows
+        rows = _among_resampled(self, self.pre(x, y), indices, mask)
         places = jax.nn.one_hot(indices, rows.shape[-2], dtype=rows.dtype)
         counts = places.sum(-2) if mask is None else jnp.where(mask[..., None], places, 0).sum(-2)
         mean = jnp.einsum("...n,...nh->...h", counts / jnp.maximum(counts.sum(-1, keepdims=True), 1), rows)
@@ -155,8 +154,7 @@ class CrossAttentionEncoder(Block):
 
         mask [K, ..., N] is that of the places which the points fill.
         """
-        values = self.value(x, y)
-        values = _among_resampled(self, values, indices, mask) if self.self_attention else values
+        values = _among_resampled(self, self.value(x, y), indices, mask)
         return _attend_resampled(self.cross_attention, self.key(query), self.key(x), values, indices, mask)
 
     def weights(self, x: Array, query: Array, *, mask: Array | None = None) -> Array:
@@ -211,7 +209,7 @@ class CrossAttentionEncoder(Block):
 
     def _values(self, x, y, mask):
         values = self.value(x, y)
-        return _among(self, values, _mask_of(values, mask)) if self.self_attention else values
+        return _among(self, values, _mask_of(values, mask))
 
 
 class Decoder(Block):
@@ -256,9 +254,13 @@ def _self_attention(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MA
     return layer(), [layer() for _ in range(encoder.self_attention - 1)]
 
 
+def _layers(encoder: PoolingEncoder | CrossAttentionEncoder) -> tuple[MAB, ...]:
+    return (encoder.attention, *encoder.further) if encoder.self_attention else ()
+
+
 def _among(encoder: PoolingEncoder | CrossAttentionEncoder, rows: Array, mask: Array | None) -> Array:
-    """The rows of a context [..., N, hidden] after the encoder's self-attention."""
-    for layer in (encoder.attention, *encoder.further):
+    """The rows of a context [..., N, hidden] after the encoder's self-attention, if it has any."""
+    for layer in _layers(encoder):
         rows = layer(rows, rows, mask=mask)
     return rows
 
@@ -268,9 +270,10 @@ def _among_resampled(
 ) -> Array:
     """`_among` the rows at indices [K, ..., N], for each row [..., N, hidden] once: [K, ..., N, hidden].
 
-    Copies of a row stay equal, so what the resampled rows become are these at the same indices.
+    Copies of a row stay equal, so what the resampled rows become are these at the same indices. Without self-attention
+    the rows are returned as they are, [..., N, hidden].
     """
-    for layer in (encoder.attention, *encoder.further):
+    for layer in _layers(encoder):
         rows = _attend_resampled(layer, rows, rows, rows, indices, mask)
     return rows
 

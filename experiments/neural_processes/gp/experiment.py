@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings
 from experiments.harness.experiment import NO_DATA, Experiment
-from experiments.harness.size_classes import evaluation_classes
+from experiments.harness.size_classes import choose_classes
 from experiments.neural_processes.predicting import curve, moments
 from experiments.regression.experiment import initialiser, training
 from experiments.tasks import has_oracle, oracle_log_likelihood
@@ -48,7 +48,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     judged = {kernel: dataclasses.replace(task, kernel=kernel) for kernel in evaluation.kernels}
-    classes = evaluation_classes(task.law, config.train.size_classes)
+    classes = choose_classes(task.law, config.train.size_classes)  # of the evaluation
 
     def evaluate(variables, test, key):
         def of_function(task_key, draws, slots, size):

@@ -26,7 +26,7 @@ from experiments.data import image_sets
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import Experiment
-from experiments.harness.size_classes import SizeClasses, evaluation_classes
+from experiments.harness.size_classes import SizeClasses, choose_classes
 from experiments.neural_processes.images import references
 from experiments.neural_processes.images.completion import check_shown, completed
 from experiments.regression.experiment import initialiser, training
@@ -93,7 +93,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     test = TestData(images.test, pixelwise, images.train[: evaluation.fitted_images])
     data = {"train": images.train, "validation": images.validation, "test": test}
     judged = dataclasses.replace(task, target_cap=0)  # the cap is the training's
-    classes = evaluation_classes(judged.law, config.train.size_classes)
+    classes = choose_classes(judged.law, config.train.size_classes)
 
     def evaluate(variables, test, key):
         judge = Judge(model, variables, judged, classes, evaluation)
