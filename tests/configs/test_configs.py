@@ -37,6 +37,7 @@ from kvq_jax.models import (
 )
 from kvq_jax.nn import ENCODERS
 from kvq_jax.ops import OPERATORS
+from tests.kvq_jax.nn.drawing import drawn
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -180,7 +181,7 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
         _, metrics = jax.eval_shape(step, jax.eval_shape(init, jnp.uint32(0)), experiment.data["train"])
         assert metrics["loss"].shape == ()
         return
-    state = init(jnp.uint32(0))  # parameters of one shape share their program
+    state = drawn(init, jnp.uint32(0))
     step = jax.jit(step, donate_argnums=0)
     for _ in range(2):
         state, metrics = step(state, experiment.data["train"])

@@ -28,6 +28,7 @@ from experiments.intention.anomaly.data import SPLITTINGS, DataSettings, RawPixe
 from experiments.tasks.anomaly import Anomaly
 from kvq_jax.ops import OPS
 from tests.experiments.data.test_cifar import records
+from tests.kvq_jax.nn.drawing import drawn
 from tests.kvq_jax.ops.reference import LABELS
 
 
@@ -118,14 +119,14 @@ def test_where_labels_mean_nothing_an_untrained_model_is_right_by_chance():
     made = build(evaluation={"tasks": 4000})
     test = made.data["test"]
     mixed = anomaly_data.images(test.feature, np.random.default_rng(0).permutation(test.label), training=False)
-    values = jax.jit(made.evaluate)(made.init(jax.random.key(0)), mixed, jax.random.key(1))
+    values = jax.jit(made.evaluate)(drawn(made.init, jax.random.key(0)), mixed, jax.random.key(1))
     assert np.mean(values["accuracy"]) == pytest.approx(0.1, abs=0.015)
     assert np.mean(values["cross_entropy"]) > np.log(10) and set(np.unique(values["accuracy"])) == {0, 1}
 
 
 def test_only_training_drops_out():
     made = build()
-    variables, loss = made.init(jax.random.key(0)), jax.jit(made.loss)
+    variables, loss = drawn(made.init, jax.random.key(0)), jax.jit(made.loss)
     for split, same in (("train", False), ("validation", True)):
         batch = jax.jit(lambda data: sample_batch(made, jax.random.key(1), data, 4))(made.data[split])
         losses = [float(loss(variables, batch, jax.random.key(seed))[0]) for seed in (2, 3)]

@@ -26,6 +26,7 @@ from experiments.intention.few_shot_classification.experiment import accuracy
 from experiments.intention.few_shot_classification.figures import figure14
 from experiments.tasks.episodes import Episodes, Images
 from scripts import sweep
+from tests.kvq_jax.nn.drawing import drawn
 
 COUNTS = (7, 5, 9, 5, 6)  # images of each class
 
@@ -91,7 +92,7 @@ def build(arg="preset=tiny", **changes):
 def test_running_averages_flow_through_training_and_judge_each_image_by_itself():
     experiment, config = build("model=prototypes,preset=tiny", **ONE_BLOCK | {"encoder.statistics": "running"})
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), 20)
-    state = make_init(experiment, optimizer)(jnp.uint32(0))
+    state = drawn(make_init(experiment, optimizer), jnp.uint32(0))
     after, _ = jax.jit(make_step(experiment, optimizer, 2))(state, experiment.data["train"])
     before, moved = (one.collections["batch_stats"]["encoder"]["norm_0"]["mean"] for one in (state, after))
     assert not before.any() and np.abs(moved).max() > 1e-4

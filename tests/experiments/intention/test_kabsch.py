@@ -16,6 +16,7 @@ from experiments.intention.closed_form import chosen, of_one_cloud
 from experiments.intention.kabsch import experiment as kabsch
 from experiments.intention.kabsch.figures import FIGURES
 from experiments.intention.kabsch.tables import TABLES
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def build(arg="preset=tiny", data_dir=None, task=(), **evaluation):
@@ -45,7 +46,7 @@ def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
     made = build(
         f"model=neural_process,preset=tiny,dimension={dimension}", str(tmp_path), cloud="line.npy", cloud_points=20
     )
-    arrays = jax.jit(made.examples)(made.init(jax.random.key(0)), None, jax.random.key(1))
+    arrays = jax.jit(made.examples)(drawn(made.init, jax.random.key(0)), None, jax.random.key(1))
     assert arrays["cloud"].shape == (20, dimension)
     assert arrays["prediction"].shape == arrays["target"].shape == (4, 20, dimension)
     np.testing.assert_allclose(arrays["cloud"].mean(0), 0, atol=1e-5)

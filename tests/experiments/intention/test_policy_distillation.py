@@ -16,13 +16,14 @@ from experiments.intention.policy_distillation import experiment as policy_disti
 from experiments.intention.policy_distillation.figures import FIGURES
 from experiments.intention.policy_distillation.tables import TABLES
 from kvq_jax.models import Points
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def test_evaluation_is_a_plain_loop_over_tasks():
     config = config_file.get_config("model=attention,preset=tiny")
     own = split_evaluation(config.evaluation)[1] | dict(tasks=3, batch_size=2)
     made, key = policy_distillation.build(config, own, None), jax.random.key(5)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     values = jax.jit(made.evaluate)(variables, None, key)
     sampled = [made.sample(task_key, None) for task_key in jax.random.split(key, 3)]
     losses = [made.loss(variables, jax.tree.map(lambda leaf: leaf[None], task), key)[0] for task in sampled]

@@ -16,6 +16,7 @@ from experiments.intention.scaling import experiment as scaling
 from experiments.intention.scaling.figures import FIGURES
 from experiments.intention.scaling.tables import TABLES
 from tests import processes
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def build(arg, **evaluation):
@@ -26,7 +27,7 @@ def build(arg, **evaluation):
 
 def test_evaluation_is_a_plain_loop_over_tasks():
     made, key = build("model=neural_process,size=4,preset=tiny", tasks=3, batch_size=2), jax.random.key(5)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     values = jax.jit(made.evaluate)(variables, None, key)
     assert values["mse"].shape == (3,) and float(values["least_squares_mse"].max()) < 1e-8
     sampled = [made.sample(task_key, None) for task_key in jax.random.split(key, 3)]

@@ -29,6 +29,7 @@ from experiments.neural_processes.analyses.tables import run_table
 from kvq_jax.models import MODELS, NeuralProcess
 from kvq_jax.models.neural_processes.predictive import factorised
 from scripts.sweep import cells as cells_of
+from tests.kvq_jax.nn.drawing import drawn
 
 
 class Blocks(NeuralProcess):
@@ -75,7 +76,7 @@ def test_blocks_of_all_sizes_judge_the_same_functions(blocks_config):
     blocks_config.evaluation.update(kernels=("rbf",), tasks=3, batch_size=2, block_sizes=(2, 46))
     made = analyses.build(blocks_config, split_evaluation(blocks_config.evaluation)[1], None)
     evaluate = jax.jit(functools.partial(made.evaluate, key=jax.random.key(5)))
-    values = evaluate(made.init(jax.random.key(0)), None)
+    values = evaluate(drawn(made.init, jax.random.key(0)), None)
     for size in (2, 46):
         for what, sign in (("target", 1), ("gap_joint", -1)):
             np.testing.assert_allclose(

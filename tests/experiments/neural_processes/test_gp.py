@@ -27,6 +27,7 @@ from experiments.neural_processes.paper_numbers import TABLE4, TABLE7
 from experiments.tasks.gaussian_process import GaussianProcess
 from kvq_jax.models import MODELS, Model, NeuralProcess, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
+from tests.kvq_jax.nn.drawing import drawn
 
 
 class Constant(NeuralProcess):
@@ -57,7 +58,7 @@ def test_evaluation_by_hand(constant_config):
     """Log-likelihoods of N(0.1, 0.25) on each task's own targets, and the gap to both oracles."""
     constant_config.train.size_classes = 0
     made, key = build(constant_config, tasks=3, batch_size=2), jax.random.key(5)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     values = jax.jit(functools.partial(made.evaluate, key=key))(variables, None)
     for kernel in ("rbf", "matern", "periodic"):
         task = GaussianProcess(**constant_config.task.to_dict() | {"kernel": kernel})
@@ -105,13 +106,13 @@ def test_students_noise_has_no_oracle(constant_config):
     constant_config.task.t_scale = (0.0, 0.15)
     made = build(constant_config, kernels=("rbf",))
     evaluate = functools.partial(made.evaluate, key=jax.random.key(1))
-    values = jax.eval_shape(evaluate, made.init(jax.random.key(0)), None)
+    values = jax.eval_shape(evaluate, drawn(made.init, jax.random.key(0)), None)
     assert set(values) == {"rbf/target"}
 
 
 def test_examples_are_one_function_seen_through_more_points(constant_config):
     made = build(constant_config, example_counts=(1, 5), example_points=9)
-    arrays = jax.jit(made.examples)(made.init(jax.random.key(0)), None, jax.random.key(1))
+    arrays = jax.jit(made.examples)(drawn(made.init, jax.random.key(0)), None, jax.random.key(1))
     assert arrays["context_x"].shape == arrays["context_y"].shape == (3, 5) and arrays["x"].shape == (9,)
     assert arrays["prediction"].shape == arrays["oracle"].shape == (3, 2, 2, 9)
     np.testing.assert_allclose(arrays["prediction"][:, :, 0], 0.1, rtol=1e-6)

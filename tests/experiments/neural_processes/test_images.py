@@ -30,6 +30,7 @@ from experiments.tasks import Task
 from experiments.tasks.image_completion import ImageCompletion
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
+from tests.kvq_jax.nn.drawing import drawn
 
 
 class Constant(NeuralProcess):
@@ -63,7 +64,7 @@ def build(config, **evaluation):
 def test_evaluation_by_hand(constant_config):
     """N(0.1, 0.25) at the targets of every image, all of them once, since there are not more."""
     made, key = build(constant_config, tasks=100, batch_size=2, subset=2), jax.random.key(5)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     values = jax.jit(functools.partial(made.evaluate, key=key))(variables, made.data["test"])
     task = ImageCompletion(**constant_config.task)
 

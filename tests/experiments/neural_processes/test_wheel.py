@@ -19,6 +19,7 @@ from experiments.neural_processes.wheel.figures import run_figure
 from experiments.tasks.wheel import ARMS, Rewards, Wheel, published_wheel, stack
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, whole_mask
 from kvq_jax.models.neural_processes import predictive
+from tests.kvq_jax.nn.drawing import drawn
 
 DELTAS = (0.7, 0.9)
 PUBLISHED = dict(
@@ -80,7 +81,7 @@ def experiment(monkeypatch, model="mean_reward", task=None, **evaluation):
 
 
 def evaluated(made):
-    return jax.jit(made.evaluate)(made.init(jax.random.key(0)), made.data["test"], jax.random.key(1))
+    return jax.jit(made.evaluate)(drawn(made.init, jax.random.key(0)), made.data["test"], jax.random.key(1))
 
 
 def test_policies_that_learn_nothing_and_the_paper_row_of_uniform(monkeypatch):
@@ -109,7 +110,7 @@ def test_who_knows_the_wheel_has_no_regret_after_the_first_round(monkeypatch):
 def test_one_program_plays_all_seeds_and_radii(monkeypatch):
     monkeypatch.setattr(KnowsTheWheel, "calls", calls := [])
     made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=200, seeds=6, batch_size=6, last=10, stages=2)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     calls.clear()
     jax.jit(made.evaluate).lower(variables, made.data["test"], jax.random.key(1))
     assert (
@@ -170,7 +171,7 @@ def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others
 )
 def test_losses_are_finite_and_have_gradients(monkeypatch, task):
     made = experiment(monkeypatch, task=task, wheels="fresh", rounds=30, seeds=2, batch_size=2, last=5)
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
 
     @jax.jit
     def step(variables, data):

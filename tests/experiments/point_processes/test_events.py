@@ -21,6 +21,7 @@ from experiments.point_processes.labels import LOOKS
 from kvq_jax.models import EVENT_MODELS
 from kvq_jax.models.event_processes.events import number
 from scripts import collect
+from tests.kvq_jax.nn.drawing import drawn
 
 METRICS = {"nll", "nll_time", "rmse", "mae", "rmse_median", "mae_median", "rmse_log", "rmse_published", "calibration"}
 
@@ -91,7 +92,7 @@ def test_scaling_is_that_of_the_training_data(folder):
 def test_every_test_sequence_is_judged_once(folder):
     """With a model that is not trained: sums over all sequences are those of each alone."""
     config, experiment = built(folder, model="gru", data="mooc")
-    variables = experiment.init(jax.random.key(0))
+    variables = drawn(experiment.init, jax.random.key(0))
     found = jax.jit(experiment.evaluate)(variables, experiment.data["test"], jax.random.key(1))
     lengths = np.concatenate([number(part) for part in experiment.data["test"]])
     np.testing.assert_array_equal(found["number"], lengths)

@@ -16,6 +16,7 @@ from experiments.regression import experiment as regression
 from experiments.tasks import oracle_log_likelihood
 from experiments.tasks.sine import Sine
 from kvq_jax.models import MODELS, Points
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def experiment(config, **evaluation):
@@ -28,15 +29,16 @@ def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
     """Masked evaluation of many counts, of which some share a program, equals a model called on a shorter context."""
     config = sine.get_config(f"model={model},preset=tiny")
     made = experiment(config, tasks=3, batch_size=2, counts=(1, 3, 4))
-    variables, key = made.init(jax.random.key(0)), jax.random.key(5)
+    variables, key = drawn(made.init, jax.random.key(0)), jax.random.key(5)
     network = build_named(MODELS, config.model, "config.model")
     task = Sine(**{k: v for k, v in config.task.items() if k != "name"} | {"max_context": 20})
+    sample, apply = jax.jit(lambda key: task.sample(key, None)), jax.jit(network.apply)
     values = jax.jit(made.evaluate)(variables, None, key)
     for index, task_key in enumerate(jax.random.split(key, 3)):
-        sampled = task.sample(task_key, None)
+        sampled = sample(task_key)
         for count in (1, 3, 4):
             context = Points(sampled.context.x[:count], sampled.context.y[:count])
-            prediction = network.apply(variables, context, sampled.target.x)
+            prediction = apply(variables, context, sampled.target.x)
             error = np.mean((prediction - sampled.target.y) ** 2)
             np.testing.assert_allclose(values[f"mse@{count}"][index], error, rtol=2e-3)
 
@@ -53,7 +55,7 @@ def test_untrained_intention_improves_with_observations():
 @pytest.mark.parametrize("model", pixels.MODELS)
 def test_examples_of_pixels(model, source):
     made = experiment(pixels.get_config(f"model={model},preset=tiny,source={source}"))
-    arrays = jax.jit(made.examples)(made.init(jax.random.key(0)), made.data["test"], jax.random.key(1))
+    arrays = jax.jit(made.examples)(drawn(made.init, jax.random.key(0)), made.data["test"], jax.random.key(1))
     assert arrays["prediction"].shape == (4, 4, 64, 1) and arrays["target_y"].shape == (4, 64, 1)
     assert set(arrays) == {"context_x", "context_y", "target_x", "target_y", "prediction", "counts"}
 
@@ -104,18 +106,21 @@ def test_a_distribution_is_judged_beside_the_oracle(model, kind):
     config = anything.get_config(f"model={model},task=gp,preset=tiny")
     made, network = anything_made(f"model={model},task=gp"), build_named(MODELS, config.model, "config.model")
     task = build_named(regression.TASKS, config.task, "config.task")
-    variables, key = made.init(jax.random.key(0)), jax.random.key(5)
+    variables, key = drawn(made.init, jax.random.key(0)), jax.random.key(5)
     values = jax.jit(made.evaluate)(variables, None, key)
-    for index, task_key in enumerate(jax.random.split(key, 4)[:2]):
+
+    @jax.jit
+    def by_hand(task_key):
         sampled = task.sample(task_key, None)
         context, target, _ = sampled
         likelihood = network.apply(variables, context, target, key=key, method="log_likelihood")
         best = oracle_log_likelihood(task, sampled)[kind]
+        laws = network.apply(variables, context, target.x, target.mask), task.oracle(sampled, *target[::2])
+        return target, likelihood, best, [law.mean.reshape(-1, 1) for law in laws]
+
+    for index, task_key in enumerate(jax.random.split(key, 4)[:2]):
+        target, likelihood, best, means = by_hand(task_key)
         there = np.asarray(target.mask)
-        means = [
-            law.mean.reshape(-1, 1)
-            for law in (network.apply(variables, context, target.x, target.mask), task.oracle(sampled, *target[::2]))
-        ]
         errors = [np.mean(np.square(mean - target.y)[there]) for mean in means]
         expected = dict(log_likelihood=likelihood, oracle_log_likelihood=best, gap=best - likelihood)
         expected |= dict(zip(("mse", "oracle_mse"), errors))
@@ -126,7 +131,7 @@ def test_a_distribution_is_judged_beside_the_oracle(model, kind):
 
 def test_likelihoods_are_measured_for_numbers_of_observations_too():
     made = anything_made("model=cnp,task=sine", counts=(2, 9), example_counts=(3,))
-    variables = made.init(jax.random.key(0))
+    variables = drawn(made.init, jax.random.key(0))
     values = jax.jit(made.evaluate)(variables, None, jax.random.key(1))
     assert set(values) == {f"{name}@{count}" for name in ("mse", "log_likelihood") for count in (2, 9)}
     arrays = jax.eval_shape(made.examples, variables, None, jax.random.key(1))
@@ -137,7 +142,7 @@ def test_likelihoods_are_measured_for_numbers_of_observations_too():
 def test_models_of_one_paper_learn_tasks_of_another(model, task):
     made = anything_made(f"model={model},task={task}")
     optimizer = build_optimizer(OptimizerSettings(**sine.get_config("preset=tiny").optimizer), 2)
-    state, step = make_init(made, optimizer)(jnp.uint32(0)), jax.jit(make_step(made, optimizer, 4))
+    state, step = drawn(make_init(made, optimizer), jnp.uint32(0)), jax.jit(make_step(made, optimizer, 4))
     for _ in range(2):
         state, metrics = step(state, made.data["train"])
         assert np.isfinite(metrics["loss"])

@@ -1,6 +1,7 @@
 """Arrays, parameters and compiled modules for the tests of blocks, made without compiling a program for each draw."""
 
 import functools
+import zlib
 
 import jax
 import numpy as np
@@ -16,6 +17,18 @@ def start(module, *args, seed=0, scale=0.5, **kwargs):
     shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), *args, **kwargs))
     leaves, tree = jax.tree.flatten(shapes)
     return tree.unflatten([scale * draw(*x.shape, seed=(seed, i)) for i, x in enumerate(leaves)])
+
+
+def drawn(init, given):
+    """init(given), the variables or the state of an experiment: parameters drawn, all else zeros."""
+
+    def filled(path, leaf):
+        if getattr(path[0], "key", getattr(path[0], "name", "")) != "params":
+            return np.zeros(leaf.shape, leaf.dtype)
+        rows = np.prod(leaf.shape[:-1]) if len(leaf.shape) > 1 else 16
+        return draw(*leaf.shape, seed=zlib.crc32(jax.tree_util.keystr(path).encode())) / np.float32(rows**0.5)
+
+    return jax.tree_util.tree_map_with_path(filled, jax.eval_shape(init, given))
 
 
 def count(module, *args, **kwargs):
