@@ -199,6 +199,7 @@ def train_when_told(model: str, preset: str, setting: str, budget_s: float) -> N
         print(seconds, matmul_rate(budget_s), flush=True)
 
 
+@functools.cache
 def _built(model: str, preset: str):
     """A model and its initial variables."""
     config = gp.get_config(f"model={model},preset={preset}")

@@ -119,7 +119,7 @@ def test_where_labels_mean_nothing_an_untrained_model_is_right_by_chance():
     made = build(evaluation={"tasks": 4000})
     test = made.data["test"]
     mixed = anomaly_data.images(test.feature, np.random.default_rng(0).permutation(test.label), training=False)
-    values = jax.jit(made.evaluate)(drawn(made.init, jax.random.key(0)), mixed, jax.random.key(1))
+    values = jax.jit(made.evaluate)(made.init(jax.random.key(0)), mixed, jax.random.key(1))
     assert np.mean(values["accuracy"]) == pytest.approx(0.1, abs=0.015)
     assert np.mean(values["cross_entropy"]) > np.log(10) and set(np.unique(values["accuracy"])) == {0, 1}
 

@@ -30,7 +30,6 @@ from experiments.tasks import Task
 from experiments.tasks.image_completion import ImageCompletion
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
-from tests.kvq_jax.nn.drawing import drawn
 
 
 class Constant(NeuralProcess):
@@ -64,17 +63,18 @@ def build(config, **evaluation):
 def test_evaluation_by_hand(constant_config):
     """N(0.1, 0.25) at the targets of every image, all of them once, since there are not more."""
     made, key = build(constant_config, tasks=100, batch_size=2, subset=2), jax.random.key(5)
-    variables = drawn(made.init, jax.random.key(0))
+    variables = made.init(jax.random.key(0))
     values = jax.jit(functools.partial(made.evaluate, key=key))(variables, made.data["test"])
     task = ImageCompletion(**constant_config.task)
+    draw, size = jax.jit(task.draw), jax.jit(lambda key: task.law.size(task.law.draw(key)))
 
     def likelihood(y):
         return np.mean(scipy.stats.norm(0.1, 0.5).logpdf(np.asarray(y)))
 
     for part, images in made.data["test"].parts.items():
         for index, task_key in enumerate(jax.random.split(key, len(images))):
-            draws = task.draw(jax.random.fold_in(task_key, 1), jnp.asarray(images), index)
-            _, m = map(int, task.law.size(task.law.draw(jax.random.fold_in(task_key, 0))))
+            draws = draw(jax.random.fold_in(task_key, 1), images, index)
+            _, m = map(int, size(jax.random.fold_in(task_key, 0)))
             np.testing.assert_allclose(values[f"{part}/target"][index], likelihood(draws.y[::-1][:m]), rtol=1e-4)
         assert {of.shape[0] for name, of in values.items() if name.startswith(f"{part}/") and "@" not in name} == {
             len(images)

@@ -102,6 +102,7 @@ def test_from_the_published_file_to_a_result(tmp_path):
         "--config.evaluation.kernels=('rbf',)",
         "--config.evaluation.example_counts=(4,)",
         "--config.train.seeds=1",
+        "--config.train.size_classes=1",
     )
     processes.told("experiments.run", *config, "--weights", folder, "--workdir", run)
     result = json.loads((run / "result.json").read_text())

@@ -15,7 +15,7 @@ from kvq_jax.models import MODELS, Model, NeuralProcess, Points, Regressor, fami
 from tests.kvq_jax.nn.drawing import draw, start
 
 KEY = jax.random.key(0)
-N, M, B = 5, 3, 2
+N, M = 5, 3
 # Field -> a narrow value. Other fields keep the class default.
 NARROW = dict(
     hidden=8,
@@ -50,6 +50,7 @@ RESAMPLED = {
     "banp": "as bnp",
 }
 READ_ANEW = ("tnp_d", "tnp_a", "tnp_nd")  # the targets are in the sets that attend
+REDRAWN = ("tnp_a",)  # what is drawn for a mean depends on how many targets there are
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -77,22 +78,29 @@ def draws(cls) -> bool:
 
 @functools.cache
 def made(cls, name):
-    """Variables of a narrow model, and programs: its scores (loss, log-likelihood if any), their gradient, its mean."""
+    """Variables of a narrow model, and three programs.
+
+    scores: its loss, and its log-likelihood if it has one. answers: its scores and its mean. learnt: the gradient of
+    the log-likelihood less the loss, and `answers`. Scales of norms are about 1: what is drawn comes through.
+    """
     model = narrow(MODELS[name])
     variables = start(model, points(N), points(M, seed=2), key=KEY, method="loss", scale=0.4)
+    variables = jax.tree_util.tree_map_with_path(lambda path, x: x + 1 if path[-1].key == "scale" else x, variables)
     judged = ["loss"] if isinstance(model, Regressor) else ["loss", "log_likelihood"]
 
     def scores(variables, context, target):
         return {score: model.apply(variables, context, target, key=KEY, method=score) for score in judged}
 
-    def total(variables, context, target):
-        return sum(jnp.sum(value) for value in scores(variables, context, target).values())
-
-    def mean(variables, context, target):
+    def answers(variables, context, target):
         prediction = model.apply(variables, context, target.x, target.mask, key=KEY)
-        return prediction if isinstance(model, Regressor) else prediction.mean.reshape(target.y.shape)
+        mean = prediction if isinstance(model, Regressor) else prediction.mean.reshape(target.y.shape)
+        return scores(variables, context, target), mean
 
-    return variables, jax.jit(scores), jax.jit(jax.grad(total)), jax.jit(mean)
+    def total(variables, context, target):
+        found, mean = answers(variables, context, target)
+        return jnp.sum(found.get("log_likelihood", 0)) - jnp.sum(found["loss"]), (found, mean)
+
+    return variables, jax.jit(scores), jax.jit(answers), jax.jit(jax.grad(total, has_aux=True))
 
 
 def row(name):
@@ -109,87 +117,109 @@ def finite(tree):
         assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
 
 
+def tasks(name):
+    """A batch of contexts and targets. What a model draws depends on shapes: one that draws has a single task."""
+    count = 1 if draws(MODELS[name].cls) else 2
+    return points(N, count), points(M, count, seed=2)
+
+
+def task(batch, index):
+    return Points(*(part[index] for part in batch))
+
+
+SEEN, ASKED = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]], bool), np.array([1, 1, 0], bool)
+NOBODY = np.zeros(N, bool)
+
+
+def masked(points, kept, rubbish=7.0):
+    """The points with a mask, and rubbish in the absent places."""
+    kept = np.broadcast_to(kept, points.mask.shape)
+    hide = lambda rows, value: np.where(kept[..., None], rows, np.float32(value))
+    return Points(hide(points.x, rubbish), hide(points.y, -rubbish), kept)
+
+
 def only(points, kept):
-    """The kept points alone, without a mask."""
+    """The kept points of one task alone, without a mask."""
     return Points(points.x[kept], points.y[kept])
 
 
-def masked(context, kept, rubbish=7.0):
-    """The context with a mask, and rubbish in the absent places."""
-    hide = lambda rows, value: np.where(kept[..., None], rows, np.float32(value))
-    return Points(hide(context.x, rubbish), hide(context.y, -rubbish), kept)
+def the_context_is_not_ignored(name):
+    """Or the laws below would hold of anything."""
+    variables, _, _, learnt = row(name)
+    context, target = tasks(name)
+    (_, (_, mean)), (_, (_, other)) = (
+        learnt(variables, each, target) for each in (context, points(N, len(context.x), seed=9))
+    )
+    assert np.abs(mean - other).max() > 5e-3
 
 
 def the_order_of_the_context_does_not_matter(name):
-    variables, scores, _, mean = row(name)
-    context, target, order = points(N), points(M, seed=2), np.array([3, 1, 4, 0, 2])
-    moved = Points(*(part[order] for part in context))
-    assert mean(variables, context, target).shape == (M, 1)
-    for measure in (scores, mean):
-        close(measure(variables, context, target), measure(variables, moved, target))
+    variables, _, _, learnt = row(name)
+    (context, target), order = tasks(name), np.array([3, 1, 4, 0, 2])
+    moved = Points(*(part[:, order] for part in context))
+    close(learnt(variables, context, target)[1], learnt(variables, moved, target)[1])
 
 
 def a_masked_point_holds_anything(name):
     """A context point for everything, a target for the scores and for the predictions of the others."""
-    variables, scores, gradient, mean = row(name)
-    seen, asked = np.array([True, True, False, True, False]), np.array([True, True, False])
-    first, second = (
-        (masked(points(N), seen, rubbish), masked(points(M, seed=2), asked, rubbish)) for rubbish in (7.0, -3.0)
+    variables, _, _, learnt = row(name)
+    context, target = tasks(name)
+    (gradient, (scores, mean)), (_, (scores_other, mean_other)) = (
+        learnt(variables, masked(context, SEEN[: len(context.x)], rubbish), masked(target, ASKED, rubbish))
+        for rubbish in (7.0, -3.0)
     )
-    close(scores(variables, *first), scores(variables, *second))
-    close(mean(variables, *first)[asked], mean(variables, *second)[asked])
-    finite(gradient(variables, *first))
+    close((scores, mean[:, ASKED]), (scores_other, mean_other[:, ASKED]))
+    finite(gradient)
 
 
-def a_masked_point_is_absent(name):
-    """A target; and a context point, but for models whose context has to keep its places."""
-    variables, scores, _, _ = row(name)
-    target, asked = points(M, seed=2), np.array([True, True, False])
-    context, fewer = points(N), points(N)
-    if name not in ORDERED | RESAMPLED:
-        seen = np.array([True, True, False, True, False])
-        context, fewer = masked(context, seen), only(context, seen)
-    close(scores(variables, context, masked(target, asked)), scores(variables, fewer, only(target, asked)))
+def a_masked_point_is_absent_and_leading_axes_are_loops(name):
+    """A batch with masks is each task alone without its masked points.
+
+    Targets; and context points, but for models whose context has to keep its places.
+    """
+    variables, _, answers, learnt = row(name)
+    context, target = tasks(name)
+    seen = np.ones_like(SEEN) if name in ORDERED | RESAMPLED else SEEN
+    for asked in (ASKED, np.ones_like(ASKED)) if name in REDRAWN else (ASKED,):
+        batch = masked(context, seen[: len(context.x)]), masked(target, asked)
+        _, (scores, mean) = learnt(variables, *batch)
+        assert scores["loss"].shape == context.x.shape[:1] and mean.shape == target.y.shape
+        for index in range(len(context.x)):
+            sets = only(task(context, index), seen[index]), only(task(target, index), asked)
+            scores_alone, mean_alone = answers(variables, *sets)
+            close({score: value[index] for score, value in scores.items()}, scores_alone)
+            if asked.all() or name not in REDRAWN:
+                close(mean[index, asked], mean_alone)
 
 
-def leading_axes_are_loops(name):
-    """Task by task. What a model draws depends on shapes: one that draws has a single task."""
-    variables, scores, _, mean = row(name)
-    tasks = 1 if draws(MODELS[name].cls) else 2
-    context, target = points(N, tasks), points(M, tasks, seed=2)
-    together = scores(variables, context, target), mean(variables, context, target)
-    assert together[0]["loss"].shape == (tasks,) and together[1].shape == (tasks, M, 1)
-    finite(together)
-    for index in range(tasks):
-        own, context_, target_ = jax.tree.map(lambda leaf: leaf[index], (together, context, target))  # noqa: B023
-        close(own, (scores(variables, context_, target_), mean(variables, context_, target_)))
-
-
-def no_context_is_allowed(name):
-    variables, scores, gradient, mean = row(name)
-    target, nobody = points(M, seed=2), masked(points(N), np.zeros(N, bool))
-    finite((scores(variables, nobody, target), mean(variables, nobody, target), gradient(variables, nobody, target)))
+def no_context_and_no_targets_are_allowed(name):
+    variables, _, _, learnt = row(name)
+    context, target = tasks(name)
+    finite(learnt(variables, masked(context, NOBODY), target))
+    finite(learnt(variables, context, masked(target, NOBODY[:M])))
 
 
 def no_points_are_a_context_of_absent_points(name):
-    variables, scores, _, _ = row(name)
-    target, nobody = points(M, seed=2), masked(points(N), np.zeros(N, bool))
-    close(scores(variables, nobody, target), scores(variables, points(0), target))
+    variables, scores, _, learnt = row(name)
+    context, target = tasks(name)
+    _, (of_absent, _) = learnt(variables, masked(context, NOBODY), target)
+    of_none = scores(variables, points(0), task(target, 0))
+    close({score: value[0] for score, value in of_absent.items()}, of_none)
 
 
 def scores_have_finite_gradients(name):
-    variables, scores, gradient, _ = row(name)
-    found = scores(variables, points(N), points(M, seed=2))
-    assert ("log_likelihood" in found) == (MODELS[name].family == "neural_process")
-    finite((found, gradient(variables, points(N), points(M, seed=2))))
+    variables, _, _, learnt = row(name)
+    gradient, (scores, mean) = learnt(variables, *tasks(name))
+    assert ("log_likelihood" in scores) == (MODELS[name].family == "neural_process")
+    finite((gradient, scores, mean))
 
 
 LAWS = (
+    the_context_is_not_ignored,
     the_order_of_the_context_does_not_matter,
     a_masked_point_holds_anything,
-    a_masked_point_is_absent,
-    leading_axes_are_loops,
-    no_context_is_allowed,
+    a_masked_point_is_absent_and_leading_axes_are_loops,
+    no_context_and_no_targets_are_allowed,
     no_points_are_a_context_of_absent_points,
     scores_have_finite_gradients,
 )
@@ -221,20 +251,22 @@ def test_a_row_says_what_it_is(name):
 @pytest.mark.parametrize("name", [name for name, row in MODELS.items() if hasattr(row.cls, "loss_of_points")])
 def test_all_points_in_one_array_have_the_same_loss(name):
     """Slots of the context hold a target, slots of the points nothing: the numbers are those of separate arrays."""
-    variables, scores, _, _ = row(name)
-    context, target = masked(points(N), np.arange(N) < 4), points(M, seed=2)
-    held = [np.concatenate([first[:4], second, np.full_like(first[:2], 7.0)]) for first, second in zip(context, target)]
+    variables, _, _, learnt = row(name)
+    context, target = tasks(name)
+    context = masked(context, np.arange(N) < 4)
+    held = [np.concatenate([a[0, :4], b[0], np.full_like(a[0, :2], 7.0)]) for a, b in zip(context, target)]
     together = Points(*held[:2], np.arange(4 + M + 2) < 4 + M)
-    first = Points(together.x[:N], together.y[:N], context.mask)
+    first = Points(together.x[:N], together.y[:N], context.mask[0])
     model = narrow(MODELS[name])
     found = jax.jit(functools.partial(model.apply, method="loss_of_points"))(variables, first, together, key=KEY)
-    close(found, scores(variables, context, target)["loss"])
+    _, (scores, _) = learnt(variables, context, target)
+    close(found, scores["loss"][0])
 
 
 @pytest.mark.parametrize("name", family("neural_process"))
 def test_a_remembered_context_answers_as_itself(name):
-    variables, _, _, mean = row(name)
-    context, target = points(N), points(M, seed=2)
+    variables, _, _, learnt = row(name)
+    context, target = map(functools.partial(task, index=0), tasks(name))
     apply = functools.partial(narrow(MODELS[name]).apply, key=KEY)
     if name in READ_ANEW:
         with pytest.raises(ValueError, match="keeps nothing of a context"):
@@ -245,7 +277,8 @@ def test_a_remembered_context_answers_as_itself(name):
         memory = apply(variables, context, method="remember")
         return apply(variables, memory, target.x, target.mask, method="query").mean
 
-    close(jax.jit(answered)(variables).reshape(target.y.shape), mean(variables, context, target))
+    _, (_, mean) = learnt(variables, *tasks(name))
+    close(jax.jit(answered)(variables).reshape(target.y.shape), mean[0])
 
 
 def test_a_row_added_at_run_time_obeys_the_laws(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from kvq_jax.nn import CMAB, MAB, LearnableQueryAttention, Mixer, MultiHead, TransformerLayer
 from kvq_jax.ops import OPERATORS, OPS, intention, softmax_attention
-from tests.kvq_jax.nn.drawing import draw
+from tests.kvq_jax.nn.drawing import draw, run, start
 from tests.kvq_jax.ops.reference import LABELS
 
 KEY = jax.random.key(0)
@@ -29,16 +29,18 @@ def test_a_name_is_the_function_with_its_defaults(op):
 
 
 def test_options_and_functions():
-    def same(op, expected):
-        np.testing.assert_allclose(Mixer(op).apply({}, *SETS), expected, rtol=1e-5, atol=1e-5)
+    def same(op, function, **options):
+        np.testing.assert_allclose(
+            *jax.jit(lambda: (Mixer(op).apply({}, *SETS), function(*SETS, **options)))(), rtol=1e-5, atol=1e-5
+        )
 
-    same(dict(name="softmax", scale=0.3), softmax_attention(*SETS, scale=0.3))
-    same(dict(name="intention", alpha=0.7), intention(*SETS, alpha=0.7))
-    same(dict(name="intention", alpha=0.7, alpha_kind="fixed"), intention(*SETS, alpha=0.7))
-    same(dict(name="intention", alpha=[0.1, 0.2, 0.3]), intention(*SETS, alpha=jnp.array([0.1, 0.2, 0.3])))
-    same(softmax_attention, softmax_attention(*SETS))
-    same(dict(name=intention, alpha=0.7), intention(*SETS, alpha=0.7))
-    same(lambda q, k, v, *, mask=None: OPS["linear"](q, k, v, mask=mask), OPS["linear"](*SETS))
+    same(dict(name="softmax", scale=0.3), softmax_attention, scale=0.3)
+    same(dict(name="intention", alpha=0.7), intention, alpha=0.7)
+    same(dict(name="intention", alpha=0.7, alpha_kind="fixed"), intention, alpha=0.7)
+    same(dict(name="intention", alpha=[0.1, 0.2, 0.3]), intention, alpha=np.array([0.1, 0.2, 0.3]))
+    same(softmax_attention, softmax_attention)
+    same(dict(name=intention, alpha=0.7), intention, alpha=0.7)
+    same(lambda q, k, v, *, mask=None: OPS["linear"](q, k, v, mask=mask), OPS["linear"])
     assert Mixer(intention).apply({}, method="stream").merge  # a function of the table has its row
 
 
@@ -47,23 +49,26 @@ def test_a_learnt_alpha_starts_where_it_is_told_and_learns(op, kind):
     mixer = learnt(op, kind)
     output, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
     assert variables["params"]["alpha"]["theta"].shape == (H,)
-    np.testing.assert_allclose(output, OPS[op](*SETS, mask=MASK, alpha=0.3), rtol=1e-4, atol=1e-4)
+    expected = jax.jit(lambda: OPS[op](*SETS, mask=MASK, alpha=0.3))()
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
     gradient = jax.jit(jax.grad(lambda v: jnp.square(mixer.apply(v, *SETS)).sum()))(variables)
     assert (np.asarray(gradient["params"]["alpha"]["theta"]) != 0).all()
 
 
 def test_alpha_starts_at_the_default_of_the_function():
-    output, _ = Mixer(dict(name="informer", alpha_kind="sigmoid")).init_with_output(KEY, *SETS)
-    np.testing.assert_allclose(output, OPS["informer"](*SETS, alpha=0.5), rtol=1e-5, atol=1e-5)
+    output, _ = jax.jit(Mixer(dict(name="informer", alpha_kind="sigmoid")).init_with_output)(KEY, *SETS)
+    expected = jax.jit(lambda: OPS["informer"](*SETS, alpha=0.5))()
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_alpha_of_the_set_is_one_for_each_set_and_head():
     mixer = learnt("intention", "set")
-    variables = jax.jit(mixer.init)(KEY, *SETS)
-    moved = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(KEY, x.shape), variables)
+    start_output, variables = jax.jit(mixer.init_with_output)(KEY, *SETS)
+    expected = jax.jit(lambda: intention(*SETS, alpha=0.3))()
+    np.testing.assert_allclose(start_output, expected, rtol=1e-4, atol=1e-4)
+    moved = jax.tree.map(lambda x: x + np.float32(0.3) * draw(*x.shape), variables)
     apply = jax.jit(mixer.apply)
-    output = apply(moved, *SETS, mask=MASK)
-    np.testing.assert_allclose(mixer.apply(variables, *SETS), intention(*SETS, alpha=0.3), rtol=1e-4, atol=1e-4)
+    output = np.asarray(apply(moved, *SETS, mask=MASK))
     for b in range(B):
         for h in range(H):
             alone = apply(moved, *(x[b, h] for x in SETS), mask=MASK[b, 0])
@@ -72,25 +77,31 @@ def test_an_alpha_of_the_set_is_one_for_each_set_and_head():
         mixer.apply(variables, method="stream")
     heads = MultiHead(H, D, dict(name="intention", alpha_kind="set"))
     x = draw(B, N, 4)
-    assert heads.init(KEY, x, x, x)["params"]["mixer"]["alpha"]["out"]["bias"].shape == (1,)
+    assert jax.eval_shape(heads.init, KEY, x, x, x)["params"]["mixer"]["alpha"]["out"]["bias"].shape == (1,)
 
 
 @pytest.mark.parametrize("op", [name for name, row in OPERATORS.items() if row.stream])
 def test_streams(op):
     mixer = learnt(op, "sigmoid") if OPERATORS[op].alpha else Mixer(op, (H,))
     query, key, value = SETS
-    expected, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
-    stream = mixer.apply(variables, query, method="stream")
-    state = stream.update(stream.init(D, K, batch=(B, H)), key, value, MASK)
-    np.testing.assert_allclose(stream.read(state), expected, rtol=1e-3, atol=1e-4)
+    variables = start(mixer, *SETS, mask=MASK)
+
+    @jax.jit
+    def streamed(variables):
+        stream = mixer.apply(variables, query, method="stream")
+        return stream.read(stream.update(stream.init(D, K, batch=(B, H)), key, value, MASK))
+
+    expected = run(mixer, variables, *SETS, mask=MASK)
+    np.testing.assert_allclose(streamed(variables), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("op", [name for name, row in OPERATORS.items() if row.weights])
 def test_weights(op):
     mixer = learnt(op, "sigmoid")
-    expected, variables = jax.jit(mixer.init_with_output)(KEY, *SETS, mask=MASK)
-    weights = mixer.apply(variables, *SETS[1:], mask=MASK, method="weights")
-    np.testing.assert_allclose(SETS[0] @ weights, expected, rtol=1e-3, atol=1e-4)
+    variables = start(mixer, *SETS, mask=MASK)
+    expected = run(mixer, variables, *SETS, mask=MASK)
+    weights = run(mixer, variables, *SETS[1:], mask=MASK, method="weights")
+    np.testing.assert_allclose(SETS[0] @ np.asarray(weights), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

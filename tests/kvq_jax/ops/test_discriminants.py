@@ -16,10 +16,17 @@ from tests.kvq_jax.ops.gradients import check_gradients
 
 DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels or name == "ls_svm"}
 every = pytest.mark.parametrize("name", DISCRIMINANTS)
-# Compiled whole: op by op, the compiler takes most of the time of these tests.
 STATIC = {"ls_svm": (), "lda": ("rule",), "within_class": ("rule",), "qda": ("pooling",)}
-JITTED = {name: jax.jit(op, static_argnames=("alpha", "route", *STATIC[name])) for name, op in DISCRIMINANTS.items()}
-ridge = jax.jit(intention, static_argnames=("alpha", "route"))  # with sample weights
+
+
+def compiled(op, *static):
+    """op as one program for each shape, from and to NumPy: op by op, the compiler takes most of the time."""
+    jitted = jax.jit(op, static_argnames=("alpha", "route", *static))
+    return lambda *arrays, **options: np.asarray(jitted(*arrays, **options))
+
+
+JITTED = {name: compiled(op, *STATIC[name]) for name, op in DISCRIMINANTS.items()}
+ridge = compiled(intention)  # with sample weights
 ls_svm, lda, within_class, qda = JITTED.values()
 
 
@@ -28,7 +35,7 @@ def draw(m=4, n=9, d=3, classes=3, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     label = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
     key = rng.normal(size=(n, d)) + rng.normal(size=(classes, d))[label] + 1
-    return [jnp.asarray(x, dtype) for x in (rng.normal(size=(m, d)), key, np.eye(classes)[label])]
+    return [x.astype(dtype) for x in (rng.normal(size=(m, d)), key, np.eye(classes)[label])]
 
 
 def close(a, b, tolerance=1e-9):
@@ -64,7 +71,7 @@ def test_ls_svm_is_scikit_learn_ridge_classifier(weighted, x64):
 @pytest.mark.parametrize("d", [3, 20])
 def test_ls_svm_solves_the_dual_system_of_suykens(d, x64):
     q, k, v = draw(d=d)
-    y = 2 * np.asarray(v) - 1
+    y = 2 * v - 1
     alpha, n = 0.7, len(k)
     # [0 1'; 1 KK' + I / gamma] [b; a] = [0; y], gamma = 1 / alpha
     system = np.block([[np.zeros((1, 1)), np.ones((1, n))], [np.ones((n, 1)), k @ k.T + alpha * np.eye(n)]])
@@ -107,7 +114,7 @@ def test_qda_is_the_log_density_of_gaussian_classes(d, x64):
     q, k, v = draw(n=15, d=d)
     expected = []
     for c in range(3):
-        own = np.asarray(k)[np.asarray(v)[:, c] == 1]
+        own = k[v[:, c] == 1]
         scatter = (own - own.mean(0)).T @ (own - own.mean(0))
         gaussian = multivariate_normal(own.mean(0), (scatter + 0.7 * np.eye(d)) / len(own))
         expected.append(gaussian.logpdf(q) + d / 2 * np.log(2 * np.pi) + np.log(len(own) / 15))
@@ -134,9 +141,9 @@ def test_pooled_qda_is_linear(d, x64):
 @pytest.mark.parametrize("rule", RULES)
 def test_label_maps_by_hand(rule):
     # Class 0: (0, 0), (0, 2); class 1: (4, 2), (4, 4). Mean difference (4, 2), class means (0, 1), (4, 3).
-    k = jnp.array([[0.0, 0], [0, 2], [4, 2], [4, 4]])
-    v = jnp.eye(2)[jnp.array([0, 0, 1, 1])]
-    q = jnp.array([[1.0, 1], [2, 2], [0, 0]])
+    k = np.array([[0.0, 0], [0, 2], [4, 2], [4, 4]])
+    v = np.eye(2)[[0, 0, 1, 1]]
+    q = np.array([[1.0, 1], [2, 2], [0, 0]])
     # Within-class scatter diag(0, 4); with alpha = 1 Sigma = diag(1, 5) and w = (4, 2 / 5).
     w, midpoint = np.array([4, 0.4]), np.array([2, 2])
     scores = within_class(q, k, v, alpha=1.0, rule=rule)
@@ -148,7 +155,7 @@ def test_label_maps_by_hand(rule):
 @pytest.mark.parametrize("d", [3, 12])
 def test_one_column_and_two_columns_are_the_same_problem(op, d, x64):
     q, k, v = draw(d=d, classes=2)
-    weight = jnp.arange(1.0, 10.0)
+    weight = np.arange(1.0, 10.0)
     for rule in ("fisher", "paper"):
         two = op(q, k, v, rule=rule, sample_weight=weight)
         close(two[:, :1], -two[:, 1:])
@@ -162,13 +169,13 @@ def test_one_column_and_two_columns_are_the_same_problem(op, d, x64):
 def test_two_class_weights_of_lda_and_within_class_are_parallel(alpha, x64):
     # Their scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)', which a ridge does not change.
     _, k, v = draw(classes=2)
-    total, within = (np.asarray(op(jnp.eye(3), k, v, alpha=alpha, rule="paper"))[:, 1] for op in (lda, within_class))
+    total, within = (op(np.eye(3), k, v, alpha=alpha, rule="paper")[:, 1] for op in (lda, within_class))
     assert total @ within == pytest.approx(np.linalg.norm(total) * np.linalg.norm(within), rel=1e-12)
     assert np.linalg.norm(total) < np.linalg.norm(within)
 
 
 def test_lda_by_its_formula(x64):
-    q, k, v = map(np.asarray, draw())
+    q, k, v = draw()
     centred = k - k.mean(0)
     w = np.linalg.solve(centred.T @ centred + 0.7 * np.eye(3), k.T @ (v / v.sum(0) - (1 - v) / (1 - v).sum(0)))
     close(lda(q, k, v, alpha=0.7, rule="paper"), q @ w)
@@ -189,20 +196,19 @@ def test_primal_is_dual(name, x64):
 def test_weights_are_copies(name, x64):
     q, k, v = draw()
     times = np.array([1, 2, 1, 3, 1, 1, 2, 0, 1])
-    repeated = JITTED[name](q, jnp.repeat(k, times, 0), jnp.repeat(v, times, 0))
-    close(JITTED[name](q, k, v, sample_weight=jnp.asarray(times, float)), repeated)
+    repeated = JITTED[name](q, np.repeat(k, times, 0), np.repeat(v, times, 0))
+    close(JITTED[name](q, k, v, sample_weight=times.astype(float)), repeated)
 
 
 @every
 def test_few_shots_in_many_dimensions_solve_small_systems(name):
     q, k, v = draw(m=75, n=25, d=8192, classes=5, dtype=np.float32)
-    compiled = JITTED[name].lower(q, k, v).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 100e6  # one 8192 x 8192 matrix is 268e6
-    scores = JITTED[name](q, k, v)
-    assert np.isfinite(scores).all()
+    program = jax.jit(DISCRIMINANTS[name]).lower(q, k, v).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 100e6  # one 8192 x 8192 matrix is 268e6
+    assert np.isfinite(program(q, k, v)).all()
     close(np.argmax(JITTED[name](k, k, v), -1), np.argmax(v, -1))
     with jax.enable_x64(True):
-        exact = differences(JITTED[name](*(x.astype(jnp.float64) for x in (q, k, v)), alpha=0.01))
+        exact = differences(JITTED[name](*map(np.float64, (q, k, v)), alpha=0.01))
     error = differences(JITTED[name](q, k, v, alpha=0.01)) - exact
     assert np.abs(error).max() < 1e-4 * np.abs(exact).max()
 
@@ -221,14 +227,14 @@ def test_permutations_and_masks(name, seed, keep):
         close(op(q[queries], k[rows], v[rows]), op(q, k, v)[queries], 1e-7)
         keep = np.array([True, True, True, *keep])  # draw's first keys are one of each class
         expected = JITTED[name](q, k, v, sample_weight=keep.astype(float))
-        spoil = jnp.where(keep, 0.0, jnp.nan)[:, None]
-        close(JITTED[name](q, k + spoil, v + spoil, mask=jnp.asarray(keep)), expected, 1e-7)
+        spoil = np.where(keep, 0.0, np.nan)[:, None]
+        close(JITTED[name](q, k + spoil, v + spoil, mask=keep), expected, 1e-7)
 
 
 @every
 def test_masked_keys_are_deleted_keys(name, x64):
     q, k, v = draw()
-    close(JITTED[name](q, k, v, mask=jnp.arange(9) < 5), JITTED[name](q, k[:5], v[:5]))
+    close(JITTED[name](q, k, v, mask=np.arange(9) < 5), JITTED[name](q, k[:5], v[:5]))
 
 
 @every
@@ -237,9 +243,7 @@ def test_each_query_may_have_its_own_keys(name, x64):
     mask = np.ones((3, 9), bool)
     mask[0, 3], mask[1], mask[2, 5] = False, False, False
     weight = np.arange(1.0, 10.0)
-    out = jax.jit(
-        lambda *a: DISCRIMINANTS[name](*a, mask=jnp.asarray(mask), sample_weight=weight, alpha=jnp.float64(0.4))
-    )(q, k, v)
+    out = jax.jit(lambda *a: DISCRIMINANTS[name](*a, mask=mask, sample_weight=weight, alpha=jnp.float64(0.4)))(q, k, v)
     for row in (0, 2):
         close(out[row], JITTED[name](q, k[mask[row]], v[mask[row]], sample_weight=weight[mask[row]], alpha=0.4)[row])
     close(out[1], np.zeros(3))
@@ -249,10 +253,8 @@ def test_each_query_may_have_its_own_keys(name, x64):
 @pytest.mark.parametrize("mask_shape, d", [((9,), 12), ((4, 9), 3)])
 def test_no_key_left_gives_zeros_and_finite_gradients(name, mask_shape, d):
     q, k, v = draw(d=d, dtype=np.float32)
-    k = k.at[0].set(jnp.nan)
-    loss = lambda q, k, v: (lambda out: (out.sum(), out))(
-        DISCRIMINANTS[name](q, k, v, mask=jnp.zeros(mask_shape, bool))
-    )
+    k[0] = np.nan
+    loss = lambda q, k, v: (lambda out: (out.sum(), out))(DISCRIMINANTS[name](q, k, v, mask=np.zeros(mask_shape, bool)))
     grads, out = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(q, k, v)
     close(out, np.zeros((4, 3)))
     assert all(not np.asarray(g).any() for g in grads)
@@ -265,30 +267,29 @@ def test_a_class_without_keys_is_impossible(name, x64):
     mask = v[:, 1] == 0
     scores = JITTED[name](q, k, v, mask=mask)
     assert (scores[:, 1] == -jnp.inf).all()
-    two = v[:, jnp.array([0, 2])]
-    close(scores[:, jnp.array([0, 2])], JITTED[name](q, k, two, mask=mask))
-    loss = lambda q, k: -jax.nn.log_softmax(JITTED[name](q, k, v, mask=mask))[:, 0].sum()
+    close(scores[:, [0, 2]], JITTED[name](q, k, v[:, [0, 2]], mask=mask))
+    loss = lambda q, k: -jax.nn.log_softmax(DISCRIMINANTS[name](q, k, v, mask=mask))[:, 0].sum()
     assert all(np.isfinite(g).all() for g in jax.jit(jax.grad(loss, argnums=(0, 1)))(q, k))
 
 
 @every
 def test_batch_axes_are_loops(name, x64):
-    q, k, v = (jnp.stack(x) for x in zip(*(draw(seed=seed) for seed in range(4))))
-    mask = jnp.arange(9) < jnp.array([9, 7, 0, 4])[:, None]
-    alpha = jnp.array([0.1, 0.5, 1.0, 3.0])
+    q, k, v = (np.stack(x) for x in zip(*(draw(seed=seed) for seed in range(4))))
+    mask = np.arange(9) < np.array([9, 7, 0, 4])[:, None]
+    alpha = np.array([0.1, 0.5, 1.0, 3.0])
     op = jax.jit(DISCRIMINANTS[name])
-    loop = jnp.stack([op(*x[:3], mask=x[3], alpha=x[4]) for x in zip(q, k, v, mask, alpha)])
+    loop = np.stack([op(*x[:3], mask=x[3], alpha=x[4]) for x in zip(q, k, v, mask, alpha)])
     close(op(q, k, v, mask=mask, alpha=alpha), loop)
     close(
         jax.jit(jax.vmap(lambda q, k, v, mask, alpha: op(q, k, v, mask=mask, alpha=alpha)))(q, k, v, mask, alpha), loop
     )
-    close(op(q, k[0], v[0]), jnp.stack([op(x, k[0], v[0]) for x in q]))
+    close(op(q, k[0], v[0]), np.stack([op(x, k[0], v[0]) for x in q]))
 
 
 @pytest.mark.parametrize("name, d", [*((name, 12) for name in DISCRIMINANTS), ("within_class", 3), ("qda", 3)])
 def test_gradients_against_finite_differences(name, d, x64):
     q, k, v = draw(d=d, seed=1)
-    weight, mask = jnp.linspace(0.5, 2, 9), jnp.arange(9) != 4
+    weight, mask = np.linspace(0.5, 2, 9), np.arange(9) != 4
     op = lambda q, k, w, alpha: DISCRIMINANTS[name](q, k, v, mask=mask, sample_weight=w, alpha=alpha)
     check_gradients(op, q, k, weight, 0.7)
 
@@ -298,8 +299,8 @@ def test_low_precision_in_low_precision_out(name):
     q, k, v = draw(dtype=jnp.bfloat16)
     out = JITTED[name](q, k, v)
     assert out.dtype == jnp.bfloat16
-    expected = JITTED[name](*(x.astype(jnp.float32) for x in (q, k, v)))
-    close(out.astype(jnp.float32), expected, 0.01)
+    expected = JITTED[name](*map(np.float32, (q, k, v)))
+    close(np.float32(out), expected, 0.01)
 
 
 def test_what_is_refused():
@@ -312,7 +313,7 @@ def test_what_is_refused():
         ("qda needs alpha > 0", lambda: qda(q, k, v, alpha=0)),
         ("needs one column of labels for each class", lambda: lda(q, k, v[:, :1])),
         ("needs one column of labels for each class", lambda: qda(q, k, v[:, :1])),
-        (r"expected sample_weight \[..., 9\]", lambda: ridge(q, k, v, sample_weight=jnp.ones(8))),
+        (r"expected sample_weight \[..., 9\]", lambda: ridge(q, k, v, sample_weight=np.ones(8))),
         ("expected query", lambda: lda(q, k[:4], v)),
     ]:
         with pytest.raises(ValueError, match=message):
