@@ -153,7 +153,7 @@ SAME_NETWORKS |= {"configs.set_transformer.max", "configs.set_transformer.cluste
 
 @pytest.mark.parametrize("module, model", PAPER, ids=lambda x: getattr(x, "__name__", x))
 def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch):
-    """The published widths and numbers of points, two tasks in a batch; images are of noise, 28x28, events are few.
+    """The published widths and numbers of points, two tasks in a batch; images are of noise, 28x28.
 
     Of equal layers two are enough: the whole depth is in the tests of published parameter counts and golden numbers.
     Where the same networks make their steps in another config, the step is traced, which checks shapes and settings.
@@ -169,8 +169,6 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
     config = module.get_config(f"model={model},preset=paper{WITHOUT_DATA.get(module.__name__, '')}")
     if "num_layers" in config.get("model", {}):
         config.model.num_layers = 2
-    if "max_events" in (config.get("task") or {}):
-        config.task.max_events = 16
     code = importlib.import_module(f"experiments.{config.experiment}.experiment")
     experiment = code.build(config, split_evaluation(config.evaluation)[1], None)
     if experiment.sizes:  # the slots of all sizes: the other classes are the same program, narrower

@@ -25,16 +25,10 @@ from tests.processes import ROOT
 SIZES = (128, 256, 384)  # two chunks and more
 
 
-def narrow(name, **fields):
-    """A model as the memory of all models is measured, but for `fields`."""
+def narrow(name):
+    """A model as the memory of all models is measured."""
     config = config_file.get_config("what=memory,preset=quick")
-    section = config.models[name].to_dict() | fields
-    return programs.shaped(build_named(MODELS, section, name), config.measurement.chunk, dim_x=1)
-
-
-def shallow(name):
-    """As `narrow`, of one layer, where all layers need as much memory and one takes the compiler long enough."""
-    return narrow(name, num_layers=1)
+    return programs.shaped(build_named(MODELS, config.models[name], name), config.measurement.chunk, dim_x=1)
 
 
 def growth(program_of) -> str:
@@ -62,18 +56,18 @@ def test_what_conditioning_needs(name, mark):
     "name, mark", [("cmanp", "constant"), ("cmanp_and", "constant"), ("lbanp", "constant"), ("tnp_d", "quadratic")]
 )
 def test_what_a_query_needs_of_the_context(name, mark):
-    model = shallow(name)
+    model = narrow(name)
     assert growth(lambda n: querying(model, n, 8)) == mark
 
 
 @pytest.mark.parametrize("name, mark", [("tnp_nd", "quadratic"), ("cmanp_and", "constant"), ("cmanp", "linear")])
 def test_what_a_query_needs_of_its_targets(name, mark):
-    model = shallow(name)
+    model = narrow(name)
     assert growth(lambda m: querying(model, 8, m)) == mark
 
 
 def test_an_update_forgets_how_much_it_has_seen():
-    model = shallow("cmanp")
+    model = narrow("cmanp")
     assert growth(lambda n: updating(model, n, 8)) == "constant"
     assert growth(lambda u: updating(model, 8, u)) == "constant"
 
@@ -177,7 +171,7 @@ def test_times(tmp_path):
 
 
 def test_figures(tmp_path):
-    found = [run("context", tmp_path, joint=dict(models=("tnp_nd",))), run("update", tmp_path)]
+    found = [run("context", tmp_path), run("update", tmp_path)]
     for name, panels in (
         ("figure3", ["joint prediction, 4 context points", "conditioning and 4 targets", "querying 4 targets"]),
         ("figure8", ["update by 4 points", "query of 4 targets"]),

@@ -48,7 +48,6 @@ def results(folder, tmp_path_factory):
     for data in ("renewal", "multivariate", "mooc"):
         config = config_file.get_config(f"model=gru,data={data},preset=tiny")
         config.train.steps = 10
-        config.train.size_classes = min(config.train.size_classes, 1)
         launch(config, path / data, Options(data_dir=str(folder)), console, catalogue.show)
     return {result.axes["data"]: result for result in load_results([path])}
 

@@ -132,12 +132,12 @@ def test_the_second_moments_of_y_are_the_kernel_and_its_noise(kernel):
 
 @pytest.mark.parametrize("t_scale", [(0.3, 0.3), (0.0, 0.15)])
 def test_students_noise_is_added_to_the_same_function(t_scale):
-    plain, noisy = batch(GP, 300), batch(dataclasses.replace(GP, t_scale=t_scale), 300)
+    plain, noisy = batch(GP, 1000), batch(dataclasses.replace(GP, t_scale=t_scale), 1000)
     np.testing.assert_array_equal(plain.context.x, noisy.context.x)
     noise = np.abs(noisy.context.y - plain.context.y)[np.asarray(plain.context.mask)]
     # The upper quartile of |t| with 2.1 degrees of freedom is 1.58; E over a uniform scale has no such number.
     if t_scale[0] == t_scale[1]:
-        np.testing.assert_allclose(np.quantile(noise, 0.75), 0.3 * 1.58, rtol=0.05)
+        np.testing.assert_allclose(np.quantile(noise, 0.75), 0.3 * 1.58, rtol=0.03)
     assert 0 < np.median(noise) < 0.3 and noise.max() > 10 * np.median(noise)
 
 
@@ -150,7 +150,7 @@ CEILINGS = {
 TEXT = {"rbf": (2.073, 2.250), "matern": (1.770, 1.996)}
 
 
-def measured(task, n):
+def measured(task, n=4000):
     one = lambda key: oracle_log_likelihood(task, task.sample(key, None))
     values = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), n))
     return {kind: (float(v.mean()), float(v.std() / n**0.5)) for kind, v in values.items()}
@@ -159,7 +159,7 @@ def measured(task, n):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_oracle_reaches_the_ceilings_of_the_benchmark(kernel):
     """Ceilings computed apart from this code, in float64, on 24,000 functions of the code's ranges."""
-    got = measured(dataclasses.replace(GP, kernel=kernel), 2500)
+    got = measured(dataclasses.replace(GP, kernel=kernel))
     marginal, marginal_error, joint, joint_error = CEILINGS[kernel]
     for (value, error), expected, expected_error in (
         (got["marginal"], marginal, marginal_error),
@@ -170,7 +170,7 @@ def test_the_oracle_reaches_the_ceilings_of_the_benchmark(kernel):
 
 @pytest.mark.parametrize("kernel", TEXT)
 def test_the_ranges_of_the_text_have_other_ceilings(kernel):
-    got = measured(dataclasses.replace(GP, kernel=kernel, length_scale=(0.6, 1.0)), 1500)
+    got = measured(dataclasses.replace(GP, kernel=kernel, length_scale=(0.6, 1.0)))
     np.testing.assert_allclose([got["marginal"][0], got["joint"][0]], TEXT[kernel], atol=0.05)
 
 

@@ -15,15 +15,10 @@ from kvq_jax.ops import constraints as module
 from kvq_jax.ops import intention, intention_weights
 from kvq_jax.ops.constraints import METHODS, constrained_intention, constrained_weights
 from tests.kvq_jax.ops.gradients import check_gradients
+from tests.kvq_jax.ops.programs import compiled
 
 ALPHA = 0.3
 few = settings(max_examples=12, deadline=None, derandomize=True)
-
-
-def compiled(op, *static):
-    """op as one program for each shape, from and to NumPy."""
-    jitted = jax.jit(op, static_argnames=static)
-    return lambda *arrays, **options: np.asarray(jitted(*arrays, **options))
 
 
 weights = compiled(constrained_weights, "alpha", "method", "route")

@@ -13,20 +13,15 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 from kvq_jax.ops import OPERATORS, intention
 from kvq_jax.ops.discriminants import RULES
 from tests.kvq_jax.ops.gradients import check_gradients
+from tests.kvq_jax.ops.programs import compiled
 
 DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels or name == "ls_svm"}
 every = pytest.mark.parametrize("name", DISCRIMINANTS)
 STATIC = {"ls_svm": (), "lda": ("rule",), "within_class": ("rule",), "qda": ("pooling",)}
 
 
-def compiled(op, *static):
-    """op as one program for each shape, from and to NumPy: op by op, the compiler takes most of the time."""
-    jitted = jax.jit(op, static_argnames=("alpha", "route", *static))
-    return lambda *arrays, **options: np.asarray(jitted(*arrays, **options))
-
-
-JITTED = {name: compiled(op, *STATIC[name]) for name, op in DISCRIMINANTS.items()}
-ridge = compiled(intention)  # with sample weights
+JITTED = {name: compiled(op, "alpha", "route", *STATIC[name]) for name, op in DISCRIMINANTS.items()}
+ridge = compiled(intention, "alpha", "route")  # with sample weights
 ls_svm, lda, within_class, qda = JITTED.values()
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import kvq_jax
 from kvq_jax.ops import OPERATORS, OPS
+from tests.kvq_jax.ops.programs import compiled
 from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 
 SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]  # M, N, d, k: N > d, N < d, all one, N = d
@@ -23,12 +24,6 @@ every_op = pytest.mark.parametrize("name", OPS)
 NOT_DIFFERENTIATED = LABELS
 few = settings(max_examples=10, deadline=None, derandomize=True)
 shape_and_seed = given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 2**16))
-
-
-def compiled(op):
-    """op as one program for each shape, from and to NumPy."""
-    jitted = jax.jit(op)
-    return lambda *arrays, **mask: np.asarray(jitted(*arrays, **mask))
 
 
 # One compilation per operator and shape serves all tests.

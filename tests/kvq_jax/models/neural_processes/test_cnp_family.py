@@ -1,7 +1,4 @@
-"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: laws of sets for given draws, bounds, states.
-
-Those of MODELS in test_laws.py, absent points of a factorised model and gradients among them, are not repeated.
-"""
+"""CNP, CANP, NP, ANP, BNP, BANP, Intention process: laws of sets, bounds, states."""
 
 import functools
 
@@ -61,7 +58,7 @@ def moved(rows, order):
 
 @functools.cache
 def tasks(name):
-    """Moments and losses of a batch: a task, context moved, targets moved, points hidden, no context."""
+    """Moments, losses and gradient of a batch: a task, context moved, targets moved, points hidden, no context."""
     model, variables = made(name)
     context, target, draws = hide(points(N), range(N)), hide(points(M, seed=5), range(M)), chance(model, N)
     contexts = [context, moved(context, CONTEXT_ORDER), context, hide(context, KEPT), hide(context, [])]
@@ -74,9 +71,14 @@ def tasks(name):
         for spread, indices in zip(many[3][0], chance(model, len(KEPT))[0]):
             spread[:, KEPT] = KEPT[indices]
     stack = lambda axis, rows: jax.tree.map(lambda *arrays: np.stack(arrays, axis), *rows)
+
+    def total(variables, *args):
+        moments, loss = nn.apply(both, model)(variables, *args)
+        return loss.sum(), (moments, loss)
+
     args = stack(0, contexts), stack(0, targets), stack(1, many)
-    moments, loss = jax.jit(nn.apply(both, model))(variables, *args)
-    return np.moveaxis(np.asarray(moments), 1, 0), np.asarray(loss)
+    gradient, (moments, loss) = jax.jit(jax.grad(total, has_aux=True))(variables, *args)
+    return np.moveaxis(np.asarray(moments), 1, 0), np.asarray(loss), gradient
 
 
 def alone(name, context, target, draws):
@@ -87,20 +89,19 @@ def alone(name, context, target, draws):
 
 @each_model
 def test_context_in_any_order(name):
-    moments, loss = tasks(name)
+    moments, loss, _ = tasks(name)
     close((moments[1], loss[1]), (moments[0], loss[0]))
 
 
 @each_model
 def test_targets_in_any_order(name):
-    moments, loss = tasks(name)
+    moments, loss, _ = tasks(name)
     close((moments[2], loss[2]), (moments[0][:, TARGET_ORDER], loss[0]))
 
 
-@pytest.mark.parametrize("name", ["bnp", "banp"])
+@each_model
 def test_a_masked_point_is_absent_and_a_task_is_alone_in_its_batch(name):
-    """With bootstraps of the points that are there."""
-    moments, loss = tasks(name)
+    moments, loss, _ = tasks(name)
     context, target = (
         Points(*(array[some] for array in rows[:2])) for rows, some in ((points(N), KEPT), (points(M, seed=5), ASKED))
     )
@@ -114,7 +115,7 @@ def test_whatever_is_missing_all_is_finite(name):
 
 @pytest.mark.parametrize("name", ["canp", "bnp", "intention"])
 def test_arrays_without_points_are_no_context(name):
-    moments, loss = tasks(name)
+    moments, loss, _ = tasks(name)
     close((moments[4], loss[4]), alone(name, points(0), points(M, seed=5), chance(MODELS[name], 0)))
 
 

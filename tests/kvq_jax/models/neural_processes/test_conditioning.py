@@ -24,8 +24,6 @@ from tests.kvq_jax.models.neural_processes.perceivers import MODELS, points, var
 
 N, M, PART = 7, 4, 3
 STATES = ("cmanp", "intention", "cmanpand")
-# For all but the laws of states: what is done with a state is the same for any number of layers.
-ONE_LAYER = {name: model.clone(num_layers=1) for name, model in MODELS.items()}
 
 
 def close(one, other, tolerance):
@@ -79,7 +77,7 @@ def test_any_parts_in_any_order_and_merged(name, seed, keep, cuts, sides):
 @pytest.mark.parametrize("name", ["cmanp", "intention"])
 def test_a_long_context_in_chunks(name):
     """float32, a batch, a last chunk that is shorter; a state to start from."""
-    model, variables, rng = ONE_LAYER[name], variables_of(name), np.random.default_rng(0)
+    model, variables, rng = MODELS[name], variables_of(name), np.random.default_rng(0)
     context, target_x = points(N, 2, mask=rng.random((2, N)) < 0.7), points(M, 2, seed=5).x
     more = points(2, 2, seed=8, mask=np.ones((2, 2), bool))
 
@@ -94,7 +92,7 @@ def test_a_long_context_in_chunks(name):
 
 
 def test_gradient_through_chunks():
-    model, variables, context, target = ONE_LAYER["cmanp"], variables_of("cmanp"), points(N), points(M, seed=5)
+    model, variables, context, target = MODELS["cmanp"], variables_of("cmanp"), points(N), points(M, seed=5)
 
     def loss(variables, in_chunks):
         if in_chunks:
@@ -116,7 +114,7 @@ def made(i):
 # Intention's systems amplify float32's rounding: with a thousand points and a ridge of 0.5, some thousand times.
 @pytest.mark.parametrize("name, tolerance", [("cmanp", 1e-4), ("intention", 2e-3)])
 def test_memory_does_not_depend_on_the_number_of_points(name, tolerance):
-    model, variables = ONE_LAYER[name], variables_of(name)
+    model, variables = MODELS[name], variables_of(name)
     target_x = points(M, seed=5).x
 
     def run(variables, count):
@@ -136,7 +134,7 @@ def test_memory_does_not_depend_on_the_number_of_points(name, tolerance):
 
 def test_a_model_is_a_stream():
     """What can be done with streams can be done with it: here, the states after each point of the context."""
-    model, variables, context, target_x = ONE_LAYER["cmanp"], variables_of("cmanp"), points(3), points(M, seed=5).x
+    model, variables, context, target_x = MODELS["cmanp"], variables_of("cmanp"), points(3), points(M, seed=5).x
     stream = as_stream(model, variables)
 
     @jax.jit
@@ -177,7 +175,7 @@ def draws(model, variables, context, target, **options):
 def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
     rng = np.random.default_rng(0)
     context, target = points(N, 2, mask=rng.random((2, N)) < 0.7), points(M, 2, seed=5, mask=rng.random((2, M)) < 0.7)
-    model, variables = ONE_LAYER[name], variables_of(name)
+    model, variables = MODELS[name], variables_of(name)
     run = functools.partial(draws, model, variables, context, target, block_size=block_size)
     one, other = run(use_state=True), run(use_state=False)
     assert one.shape == (3, 2, M, 2)
@@ -216,7 +214,7 @@ def test_every_model_draws_by_blocks(row):
 
 def test_with_a_tiny_deviation_draws_are_means():
     """Each the mean given the context and the means before it."""
-    model, sure = ONE_LAYER["lbanp"], jax.tree.map(np.copy, variables_of("lbanp"))
+    model, sure = MODELS["lbanp"], jax.tree.map(np.copy, variables_of("lbanp"))
     sure["params"]["predictor"]["layer_1"]["bias"][2:] = -30
     sure["params"]["predictor"]["layer_1"]["kernel"][:, 2:] = 0
     context, target = points(N), points(3, seed=5)
@@ -230,7 +228,7 @@ def test_with_a_tiny_deviation_draws_are_means():
 
 def test_blocks_of_one_draw_what_the_joint_model_factors():
     """One block of a joint model is one draw of its normal: mean and covariance of many samples."""
-    model, variables, context, target = ONE_LAYER["nd"], variables_of("nd"), points(N), points(2, seed=5)
+    model, variables, context, target = MODELS["nd"], variables_of("nd"), points(N), points(2, seed=5)
     drawn = draws(model, variables, context, target, block_size=2, num_samples=4000).reshape(4000, -1)
     mean, covariance = jax.jit(
         lambda: (lambda p: (p.mean, p.covariance_matrix))(model.apply(variables, context, target.x))
