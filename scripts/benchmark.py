@@ -1,8 +1,9 @@
 """Measures speed and memory as ratios within one run: python -m scripts.benchmark NAME [NAME ...]
 
-NAME is one of accuracy, evaluation, events, experiments, harness, images, np, ops, sets, streaming. All models of np
-take more than an hour: np:cnp,tnp_d measures these two; evaluation and images take models likewise. Absolute times
-depend on the machine and its load; every claim about speed is a ratio of times measured in turns.
+NAME is one of accuracy, evaluation, events, experiments, harness, images, np, ops, published, sets, streaming. All
+models of np take more than an hour: np:cnp,tnp_d measures these two; evaluation, images and published take models
+likewise. Absolute times depend on the machine and its load; every claim about speed is a ratio of times measured in
+turns.
 """
 
 import functools
@@ -17,7 +18,19 @@ from experiments.harness.errors import UserError
 from kvq_jax.names import unknown
 
 # Modules of scripts.benchmarks; main() of each measures and prints.
-_NAMES = ("accuracy", "evaluation", "events", "experiments", "harness", "images", "np", "ops", "sets", "streaming")
+_NAMES = (
+    "accuracy",
+    "evaluation",
+    "events",
+    "experiments",
+    "harness",
+    "images",
+    "np",
+    "ops",
+    "published",
+    "sets",
+    "streaming",
+)
 
 
 def _run(argv: list[str]) -> None:

@@ -10,7 +10,7 @@ Of one seed on one core; and of one seed on each core, in processes of their own
 time of a step over the number of cores. In the fixed setting also of one seed, and of each of five seeds, at once
 (vmap) and in turn, on all cores. Beside them are times of the published PyTorch code (BorealisAI/constant-memory-anp),
 quoted, not measured: on one core and on two, with the real sampler and the real numbers of points; in the fixed setting
-without sampling.
+without sampling. They are of another machine: `benchmark published` measures the released operations on this one.
 
 Floating-point work is the compiler's count for one step; in the protocol its mean over the law of sizes. Its rate is
 compared with that of matrix products measured in this run, of the shape of most products in these models,
@@ -21,8 +21,6 @@ import functools
 import itertools
 import resource
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import jax
@@ -32,11 +30,11 @@ from ml_collections import ConfigDict
 from configs.neural_processes import gp, wheel
 from experiments.harness import programs, settings, timing
 from experiments.harness.experiment import Experiment
-from experiments.harness.placement import on_cores, shares_of_cores
+from experiments.harness.placement import shares_of_cores
 from experiments.harness.programs import Program
 from kvq_jax.models import MODELS, Points
 from kvq_jax.models.neural_processes import condition_made, has_state
-from scripts.benchmarks import training
+from scripts.benchmarks import training, workers
 
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
 _PROTOCOL_STEPS = 40  # of a turn: each has other sizes
@@ -165,38 +163,26 @@ def _on_cores(model: str, preset: str, setting: str, budget_s: float) -> list[tu
 
     Each core trains a seed in a process of its own. Beside the seconds is the mean rate of matrix products in it.
     """
-    code = f"from {__name__} import train_when_told; train_when_told({model!r}, {preset!r}, {setting!r}, {budget_s})"
-    start = functools.partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    processes = []
-    for cores in shares_of_cores():
-        with on_cores(cores):
-            processes.append(start([sys.executable, "-c", code]))
-    for process in processes:
-        process.stdout.readline()  # it is ready
+    each = [workers.start(train, model, preset, setting, budget_s, cores=cores) for cores in shares_of_cores()]
+    workers.wait(each)
     measured = []
-    for told in (processes[:1], processes):
-        for process in told:
-            print(file=process.stdin, flush=True)
-        found = [tuple(map(float, process.stdout.readline().split())) for process in told]
-        seconds, rate = map(statistics.mean, zip(*found))
-        measured.append((seconds / len(told), rate))
-    for process in processes:
-        process.communicate()
+    for asked in (each[:1], each):
+        seconds, rate = map(statistics.mean, zip(*workers.ask(asked)))
+        measured.append((seconds / len(asked), rate))
+    workers.end(each)
     return measured
 
 
-def train_when_told(model: str, preset: str, setting: str, budget_s: float) -> None:
-    """Compiles, says so on standard output, and for each line on standard input prints what it measures.
-
-    That are the seconds of a step, and the rate of matrix products.
-    """
+def train(model: str, preset: str, setting: str, budget_s: float) -> None:
+    """In a worker: measures the seconds of a training step, and the rate of matrix products."""
     steps = _STEPS if setting == "fixed" else _PROTOCOL_STEPS
     run = trainer(model, preset, 1, steps, setting=setting).run
     jax.block_until_ready(run())
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        seconds = timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / steps
-        print(seconds, matmul_rate(budget_s), flush=True)
+
+    def measure():
+        return timing.seconds(timing.interleaved([run], _TURNS, budget_s), 0) / steps, matmul_rate(budget_s)
+
+    workers.answer(measure)
 
 
 @functools.cache

@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 
 from configs.intention import anomaly, few_shot_classification, pixels, sine
+from experiments.harness.errors import UserError
 from experiments.harness.placement import shares_of_cores
-from scripts.benchmarks import accuracy, evaluation, events, experiments, harness, images, ops, sets, training
+from scripts.benchmarks import (
+    accuracy,
+    evaluation,
+    events,
+    experiments,
+    harness,
+    images,
+    ops,
+    published,
+    sets,
+    training,
+)
 from scripts.benchmarks import np as neural_processes
 
 
@@ -66,6 +78,23 @@ def test_neural_processes(capsys, monkeypatch):
     assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
     assert "100 context points in" in printed and "8192 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
+
+
+def test_beside_the_released_operations(capsys, monkeypatch):
+    pytest.importorskip("torch", reason="no PyTorch: pip install '.[released]'")
+    monkeypatch.setattr(published, "shares_of_cores", lambda: shares_of_cores(1))
+    published.main(models=("cnp",), preset="tiny", budget_s=0.01)
+    line = capsys.readouterr().out.splitlines()[-1]
+    ours, least, released, most, times = (float(line.split()[place].strip("()")) for place in (1, 3, 2, 5, 6))
+    assert least <= released <= most and times == pytest.approx(released / ours, rel=0.5)
+    with pytest.raises(UserError, match="intention_anp has no released code"):
+        published.main(models=("intention_anp",))
+
+
+def test_without_pytorch_a_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(published.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs PyTorch"):
+        published.main()
 
 
 def test_image_completion(capsys, monkeypatch):

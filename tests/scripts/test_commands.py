@@ -157,7 +157,7 @@ def test_runs_says_in_one_line_what_is_wrong(runs, tmp_path):
         ("figures", "--figure: "),
         ("collect", "--preset: presets to copy (default: quick,paper)"),
         ("runs", "--metric: "),
-        ("benchmark", "accuracy, evaluation, events, experiments, harness, images, np, ops, sets, streaming"),
+        ("benchmark", "accuracy, evaluation, events, experiments, harness, images, np, ops, published, sets"),
         ("import_weights", "--model: one of cnp, "),
         ("prepare_data", "--weights: "),
     ],
