@@ -1,10 +1,11 @@
 """Programs that are measured and not run for their results: their memory, their operations and their time."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,24 @@ from experiments.harness import timing
 from experiments.harness.placement import memory_bytes
 
 
-class Program(NamedTuple):
-    """A function and the shapes of its arguments."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """A function and the shapes of its arguments; lowered and compiled once, by the first who asks."""
 
     run: Callable
     arguments: tuple
+
+    @functools.cached_property
+    def lowered(self) -> jax.stages.Lowered:
+        return jax.jit(self.run).lower(*self.arguments)
+
+    @functools.cached_property
+    def compiled(self) -> jax.stages.Compiled:
+        return self.lowered.compile()
+
+    def call(self) -> Callable[[], Any]:
+        """A function that runs it on arguments of ones."""
+        return functools.partial(self.compiled, *ones(self.arguments))
 
 
 def memory(program: Program) -> int:
@@ -26,16 +40,15 @@ def memory(program: Program) -> int:
     The compiler does not count what YNNPACK holds, to which XLA hands parts of a program on a CPU: attention over about
     a thousand keys and more with all its scores. A program with such parts is compiled without them.
     """
-    lowered = jax.jit(program.run).lower(*program.arguments)
-    compiled = lowered.compile()
+    compiled = program.compiled
     if "__ynn_fusion" in compiled.as_text():
-        compiled = lowered.compile({"xla_cpu_experimental_ynn_fusion_type": ""})
+        compiled = program.lowered.compile({"xla_cpu_experimental_ynn_fusion_type": ""})
     return compiled.memory_analysis().temp_size_in_bytes
 
 
 def operations(program: Program) -> float:
     """Floating-point operations of a call, as the compiler counts them before it optimises."""
-    return jax.jit(program.run).lower(*program.arguments).cost_analysis()["flops"]
+    return program.lowered.cost_analysis()["flops"]
 
 
 def seconds(program: Program, turns: int, budget_s: float, clock: str = "wall") -> float:
@@ -43,8 +56,7 @@ def seconds(program: Program, turns: int, budget_s: float, clock: str = "wall") 
 
     The clock is a name of timing.CLOCKS.
     """
-    call = functools.partial(jax.jit(program.run), *ones(program.arguments))
-    times = timing.interleaved([call], turns, budget_s, clock)
+    times = timing.interleaved([program.call()], turns, budget_s, clock)
     return timing.seconds(times, 0)
 
 

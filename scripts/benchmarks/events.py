@@ -6,14 +6,12 @@ no sampling and no update. Serving absorbs one event of one sequence and forecas
 it. Ratios are times over those of THP at the same length.
 """
 
-import functools
 from collections.abc import Sequence
 
 import jax
 
 from configs.point_processes import events as config_file
 from experiments.harness import settings, timing
-from experiments.harness.programs import Program, ones
 from experiments.point_processes.serving import programs
 from kvq_jax.models import EVENT_MODELS
 
@@ -29,8 +27,8 @@ def main(lengths: Sequence[int] = _LENGTHS, preset: str = "quick", budget_s: flo
     print(f"{'length':>8} {'model':18}{heads}")
     models = {name: _model(name, preset) for name in _MODELS}
     for length in lengths:
-        training = [_call(programs.training(model, length, (_BATCH,))) for model in models.values()]
-        serving = [_call(programs.serving(model, length)) for model in models.values()]
+        training = [programs.training(model, length, (_BATCH,)).call() for model in models.values()]
+        serving = [programs.serving(model, length).call() for model in models.values()]
         times = [timing.interleaved(calls, _TURNS, budget_s) for calls in (training, serving)]
         for place, name in enumerate(models):
             line = f"{length:8} {EVENT_MODELS[name].label:18}"
@@ -43,7 +41,3 @@ def main(lengths: Sequence[int] = _LENGTHS, preset: str = "quick", budget_s: flo
 def _model(name: str, preset: str):
     section = config_file.get_config(f"model={name},data=hawkes,preset={preset}").model
     return settings.build_named(EVENT_MODELS, section, "config.model", num_marks=_MARKS, **programs.UNIT_GAPS)
-
-
-def _call(program: Program):
-    return functools.partial(jax.jit(program.run), *ones(program.arguments))
