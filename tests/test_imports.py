@@ -120,7 +120,7 @@ EXTRAS = {
     "kvq_jax": (),
     "configs": ("experiments",),
     "experiments": ("experiments", "hdf5", "tensorboard"),
-    "scripts": ("experiments", "sweep"),
+    "scripts": ("experiments", "sweep", "released"),
     "tests": ("experiments", "test"),
 }
 
