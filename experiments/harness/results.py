@@ -10,7 +10,7 @@ import statistics
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,12 @@ def seeds_of(told: dict[str, str]) -> str:
 def several(values: Iterable[Any]) -> str:
     """'2000', or '1600 or 2000' where they differ."""
     return " or ".join(map(str, sorted(set(values))))
+
+
+def overridden(results: Mapping[str, Result]) -> str:
+    """'; A with train.steps=20' for a caption, of those results whose command line changed their config; else ''."""
+    told = {name: [f"{key}={value}" for key, value in result.overrides.items()] for name, result in results.items()}
+    return "".join(f"; {name} with {' and '.join(changes)}" for name, changes in told.items() if changes)
 
 
 def _least(results: list[Result], key: Callable[[Result], Any]) -> list[Result]:

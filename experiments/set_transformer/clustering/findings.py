@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid
-from experiments.harness.results import Result, several
+from experiments.harness.results import Result, overridden, several
 from experiments.harness.tables import Cell, measured, within_error
 from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
 from experiments.set_transformer.labels import label_of
@@ -26,11 +26,11 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         told.append(f"{name} {_both(cells)} (the paper {_both(papers)})")
         near += [_near(cell, paper, head) for cell, paper, head in zip(cells, papers, _HEADS)]
         runs.append(cells[0].run)
-    seeds = several(len(run.content["seeds"]) for run in runs)
+    seeds, changed = several(len(run.content["seeds"]) for run in runs), overridden(dict(zip(found, runs)))
     yield Finding(
-        f"Amortised clustering at the published protocol, {several(run.steps for run in runs)} steps (seeds: {seeds}), "
-        f"by the log-likelihood of a point before and after a step of EM: {'; '.join(told)}. {sum(near)} of these "
-        f"{len(near)} numbers are within twice the joint error of the sets and the paper's runs."
+        f"Amortised clustering at the published protocol, {several(run.steps for run in runs)} steps (seeds: {seeds}"
+        f"{changed}), by the log-likelihood of a point before and after a step of EM: {'; '.join(told)}. {sum(near)} "
+        f"of these {len(near)} numbers are within twice the joint error of the sets and the paper's runs."
     )
     weighed = [label_of("rff_dotprod"), label_of("rff_attsets")]
     if set(weighed) <= set(number.known(number.rows, _HEADS[0])):

@@ -103,6 +103,15 @@ def test_published_runs_are_told_beside_the_paper(result):
     assert said(published, [result])[0] == []
 
 
+def test_what_a_command_line_changed_is_told(result):
+    content = copy.deepcopy(result.content)
+    content |= {"overrides": {"optimizer.clip_norm": 50.0}, "axes": content["axes"] | {"preset": "paper"}}
+    changed = dataclasses.replace(result, content=content)
+    told = "; rFF + PMA with optimizer.clip_norm=50.0"
+    assert told in next(published([changed])).text and told in run_table([changed]).caption
+    assert "clip_norm" not in run_table([result]).caption
+
+
 def test_both_weighings_of_a_dot_product_are_told_once_both_are_there(result):
     contents = []
     for model, mean in (("rff_dotprod", -2.08), ("rff_attsets", -1.86)):
