@@ -1,9 +1,9 @@
-"""The released neural processes in PyTorch, operation by operation, so that their training can be timed beside ours.
+"""The released neural processes in PyTorch, so that their training can be timed beside ours.
 
 They are written from the papers and from the names and shapes of the released parameters, which they keep
-(BorealisAI/constant-memory-anp and its ancestors). The operations of a training step are those of the released code in
-its order; nothing is fused, and nothing left out that it computes. PyTorch is no dependency of this project:
-pip install '.[released]'.
+(BorealisAI/constant-memory-anp and its ancestors). Losses and gradients are the released ones (tests/golden). Each
+operation stands by itself as in those formulas: none is fused, and what is constant is computed again in each step.
+PyTorch is no dependency of this project: pip install '.[released]'.
 """
 
 import copy
