@@ -1,5 +1,7 @@
 """Eight virtual CPU devices, programs that are quick to compile, and a cache of them, set before JAX starts."""
 
+import contextlib
+import ctypes
 import gc
 import os
 import pathlib
@@ -28,9 +30,14 @@ gc.set_threshold(100_000)  # a process that keeps many traced programs spends a 
 
 @pytest.fixture(autouse=True, scope="module")
 def let_programs_go():
-    """After a file: of thousands of living programs each new one takes longer to compile, and they take gigabytes."""
+    """After a file: of thousands of living programs each new one takes longer to compile, and they take gigabytes.
+
+    glibc keeps what is freed until it is asked for it.
+    """
     yield
     jax.clear_caches()
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture
