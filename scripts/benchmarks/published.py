@@ -63,8 +63,7 @@ def _line(model: str, preset: str, budget_s: float) -> str:
     on_one = workers.start(train, model, 1, budget_s, cores=shares[0])
     on_all = workers.start(train, model, len(shares), budget_s, cores=set().union(*shares))
     workers.wait([*ours, on_one, on_all])
-    turns = [[ours[:1], [on_one], ours, [on_all]] for _ in range(_TURNS)]
-    times = [[_milliseconds(asked) for asked in turn] for turn in turns]
+    times = [[_milliseconds(asked) for asked in (ours[:1], [on_one], ours, [on_all])] for _ in range(_TURNS)]
     workers.end([*ours, on_one, on_all])
     alone, released_alone, each, released_all = zip(*times)
     return f"{model:12}{_beside(alone, released_alone, 9)}{_beside(each, released_all, 12)}"

@@ -7,6 +7,7 @@ PyTorch is no dependency of this project: pip install '.[released]'.
 """
 
 import copy
+import functools
 import math
 from collections.abc import Callable
 
@@ -113,13 +114,10 @@ class CrossAttentionEncoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, dim_x, dim_y, encoded, hidden, depth, bootstrapped=None):
+    def __init__(self, dim_x, dim_y, hidden, depth, encoded, bootstrapped=None):
         super().__init__()
         self.fc = nn.Linear(encoded + dim_x, hidden)
-        layers = [nn.ReLU()]
-        for _ in range(depth - 2):
-            layers += [nn.Linear(hidden, hidden), nn.ReLU()]
-        self.mlp = nn.Sequential(*layers, nn.Linear(hidden, 2 * dim_y))
+        self.mlp = nn.Sequential(nn.ReLU(), *mlp(hidden, hidden, 2 * dim_y, depth - 1))
         if bootstrapped:
             self.fc_ctx = nn.Linear(bootstrapped, hidden, bias=False)
 
@@ -131,14 +129,17 @@ class Decoder(nn.Module):
         return Normal(mean, 0.1 + 0.9 * functional.softplus(raw))
 
 
-class CNP(nn.Module):
-    ATTENTION, BOOTSTRAP = False, False
+class _Encoded(nn.Module):
+    """Encoders and a decoder of equal widths and depths, which a model names and puts together."""
+
+    ATTENTION = False
 
     def __init__(
         self,
         dim_x=1,
         dim_y=1,
         dim_hid=128,
+        dim_lat=128,
         enc_v_depth=4,
         enc_qk_depth=2,
         enc_pre_depth=4,
@@ -146,13 +147,23 @@ class CNP(nn.Module):
         dec_depth=3,
     ):
         super().__init__()
-        pooling = dim_x + dim_y, dim_hid, dim_hid, enc_pre_depth, enc_post_depth, self.ATTENTION
+        pooling = functools.partial(
+            PoolingEncoder, dim_x + dim_y, dim_hid, pre_depth=enc_pre_depth, post_depth=enc_post_depth
+        )
         if self.ATTENTION:
-            self.enc1 = CrossAttentionEncoder(dim_x, dim_y, dim_hid, enc_v_depth, enc_qk_depth)
+            first = CrossAttentionEncoder(dim_x, dim_y, dim_hid, enc_v_depth, enc_qk_depth)
         else:
-            self.enc1 = PoolingEncoder(*pooling)
-        self.enc2 = PoolingEncoder(*pooling)
-        self.dec = Decoder(dim_x, dim_y, 2 * dim_hid, dim_hid, dec_depth, 2 * dim_hid if self.BOOTSTRAP else None)
+            first = pooling(dim_hid, self_attention=False)
+        second = functools.partial(pooling, self_attention=self.ATTENTION)
+        self._add(first, second, functools.partial(Decoder, dim_x, dim_y, dim_hid, dec_depth), dim_hid, dim_lat)
+
+
+class CNP(_Encoded):
+    BOOTSTRAP = False
+
+    def _add(self, first, second, decoder, dim_hid, dim_lat):
+        self.enc1, self.enc2 = first, second(dim_hid)
+        self.dec = decoder(2 * dim_hid, 2 * dim_hid if self.BOOTSTRAP else None)
 
     def encode(self, context, x):
         first = self.enc1(context, x) if self.ATTENTION else _copies(self.enc1(context), x.shape[-2], -2)
@@ -199,29 +210,10 @@ class BANP(BNP):
     ATTENTION = True
 
 
-class NP(nn.Module):
-    ATTENTION = False
-
-    def __init__(
-        self,
-        dim_x=1,
-        dim_y=1,
-        dim_hid=128,
-        dim_lat=128,
-        enc_v_depth=4,
-        enc_qk_depth=2,
-        enc_pre_depth=4,
-        enc_post_depth=2,
-        dec_depth=3,
-    ):
-        super().__init__()
-        depths = enc_pre_depth, enc_post_depth
-        if self.ATTENTION:
-            self.denc = CrossAttentionEncoder(dim_x, dim_y, dim_hid, enc_v_depth, enc_qk_depth)
-        else:
-            self.denc = PoolingEncoder(dim_x + dim_y, dim_hid, dim_hid, *depths, self_attention=False)
-        self.lenc = PoolingEncoder(dim_x + dim_y, dim_hid, dim_lat, *depths, self.ATTENTION, latent=True)
-        self.dec = Decoder(dim_x, dim_y, dim_hid + dim_lat, dim_hid, dec_depth)
+class NP(_Encoded):
+    def _add(self, first, second, decoder, dim_hid, dim_lat):
+        self.denc, self.lenc = first, second(dim_lat, latent=True)
+        self.dec = decoder(dim_hid + dim_lat)
 
     def loss(self, context, target):
         x, y = _joined(context, target)
