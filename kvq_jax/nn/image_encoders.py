@@ -116,8 +116,8 @@ class Convolution(Block):
 
     With a stride s the windows lie around each s-th pixel, the first one among them: ceil(H / s) x ceil(W / s) remain.
 
-    On CPU it is one product of two matrices, all windows times the kernel: XLA's own convolutions are ten times slower
-    inside a loop, such as that over training steps. Elsewhere it is XLA's.
+    On CPU it is products of two matrices, windows times the kernel: gradients of XLA's own convolutions are ten times
+    slower inside a loop, such as that over training steps. Elsewhere it is XLA's.
     """
 
     features: int
@@ -129,26 +129,44 @@ class Convolution(Block):
         """x [..., H, W, C] -> [..., H, W, features], or with a stride what is left of H and W."""
         shape = self.size, self.size, x.shape[-1], self.features
         kernel, x = parameter(self, "kernel", nn.initializers.he_normal(), shape), self.cast(x)[0]
+        images = x.reshape(-1, *x.shape[-3:])
         by_windows, by_xla = (functools.partial(f, stride=self.stride) for f in (_by_windows, _by_xla))
-        return jax.lax.platform_dependent(x, kernel, cpu=by_windows, default=by_xla)
+        output = jax.lax.platform_dependent(images, kernel, cpu=by_windows, default=by_xla)
+        return output.reshape(*x.shape[:-3], *output.shape[1:])
 
 
-def _by_windows(x: Array, kernel: Array, stride: int = 1) -> Array:
-    size, (*leading, height, width, _) = len(kernel), x.shape
+_ALL = 2**26  # bytes of windows, above which they are made and used in parts
+_PART = 2**20  # bytes of a part, which stays in a cache
+
+
+def _by_windows(images: Array, kernel: Array, stride: int) -> Array:
+    """All images at once, or many a few at a time; a gradient then makes their windows again."""
+    number, *shape = images.shape
+    places = -(-shape[0] // stride) * -(-shape[1] // stride)
+    bytes_of_image = places * kernel[..., 0].size * images.dtype.itemsize
+    if number * bytes_of_image <= _ALL:
+        return _by_all_windows(images, kernel, stride)
+    parts = -(-number // max(_PART // bytes_of_image, 1))
+    each = -(-number // parts)
+    filled = jnp.pad(images, [(0, parts * each - number), (0, 0), (0, 0), (0, 0)]).reshape(parts, each, *shape)
+    output = jax.lax.map(jax.checkpoint(lambda part: _by_all_windows(part, kernel, stride)), filled)
+    return output.reshape(-1, *output.shape[2:])[:number]
+
+
+def _by_all_windows(images: Array, kernel: Array, stride: int) -> Array:
+    size, (_, height, width, _) = len(kernel), images.shape
     around = (size // 2, size // 2)
-    padded = jnp.pad(x, [(0, 0)] * len(leading) + [around, around, (0, 0)])
-    places = [(row, column) for row in range(size) for column in range(size)]
-    parts = [padded[..., i : i + height : stride, j : j + width : stride, :] for i, j in places]
-    windows = jnp.concatenate(parts, -1)
+    padded = jnp.pad(images, [(0, 0), around, around, (0, 0)])
+    corners = [(row, column) for row in range(size) for column in range(size)]
+    windows = jnp.concatenate([padded[:, i : i + height : stride, j : j + width : stride] for i, j in corners], -1)
     product = windows.reshape(-1, windows.shape[-1]) @ kernel.reshape(windows.shape[-1], -1)
     return product.reshape(*windows.shape[:-1], -1)
 
 
-def _by_xla(x: Array, kernel: Array, stride: int = 1) -> Array:
-    images, around = x.reshape(-1, *x.shape[-3:]), [(len(kernel) // 2,) * 2] * 2
+def _by_xla(images: Array, kernel: Array, stride: int) -> Array:
+    around = [(len(kernel) // 2,) * 2] * 2
     numbers = ("NHWC", "HWIO", "NHWC")
-    output = jax.lax.conv_general_dilated(images, kernel, (stride, stride), around, dimension_numbers=numbers)
-    return output.reshape(*x.shape[:-3], *output.shape[1:])
+    return jax.lax.conv_general_dilated(images, kernel, (stride, stride), around, dimension_numbers=numbers)
 
 
 class ConvEncoder(Block):
