@@ -18,9 +18,8 @@ SHAPES = [(3, 5, 2, 4), (2, 3, 4, 1), (1, 1, 1, 1), (4, 4, 4, 2)]  # M, N, d, k:
 every_op = pytest.mark.parametrize("name", OPS)
 # The only exceptions to the laws below, each with its reason.
 # Labels have no derivative from differences, which would make them fractions of a key and some of them negative, and a
-# class that a
-# mask empties scores -inf; tests/kvq_jax/ops/test_discriminants.py has the derivatives by keys, queries, sample weights
-# and alpha.
+# class that a mask empties scores -inf; tests/kvq_jax/ops/test_discriminants.py has the derivatives by keys, queries,
+# sample weights and alpha.
 NOT_DIFFERENTIATED = LABELS
 few = settings(max_examples=10, deadline=None, derandomize=True)
 shape_and_seed = given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 2**16))
