@@ -55,7 +55,7 @@ PUBLISHED_MS = {
     },
 }
 _LONG = ("cmanp",)
-_LONG_CONTEXT, _LONG_TARGETS, _LONG_CHUNK = 100_000, 1_000_000, 4096
+_LONG_CONTEXT, _LONG_TARGETS, _LONG_CHUNK = 100_000, 1_000_000, 2048
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
 _SEEN = (1_000, 1_000_000)
