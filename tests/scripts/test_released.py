@@ -10,7 +10,9 @@ from kvq_jax.models import MODELS, Points
 from tests.kvq_jax.models.neural_processes.golden import golden
 
 torch = pytest.importorskip("torch", reason="no PyTorch: pip install '.[released]'")
-released = pytest.importorskip("scripts.benchmarks.released")
+released, points, encoder_decoder = (
+    pytest.importorskip(f"scripts.benchmarks.released{part}") for part in ("", ".points", ".encoder_decoder")
+)
 
 
 @pytest.fixture
@@ -45,13 +47,13 @@ def constructed(name, config):
 
 def fix_draws(monkeypatch, inputs):
     """Draws of the golden file, three of each."""
-    monkeypatch.setattr(released, "_SAMPLES", 3)
+    monkeypatch.setattr(encoder_decoder, "_SAMPLES", 3)
     if "boot_idx" in inputs:
         draws = [torch.tensor(inputs[key].reshape(inputs["boot_idx"].shape)) for key in ("boot_idx", "res_idx")]
         monkeypatch.setattr(torch, "randint", lambda *args: draws.pop(0))
     if "eps_train" in inputs:
         noise = torch.tensor(inputs["eps_train"])
-        monkeypatch.setattr(released.Normal, "rsample", lambda self, shape: self.mean + self.stddev * noise)
+        monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape: self.mean + self.stddev * noise)
 
 
 @pytest.mark.parametrize("name", released.MODELS)
@@ -66,10 +68,10 @@ def test_parameters_are_as_many_as_ours(name):
 def test_sizes_and_functions():
     """N of 3 to 46, N + M of at most 49; values of variance s^2 + 0.02^2, whose mean is 0.37."""
     torch.manual_seed(0)
-    drawn = [released.sample(64) for _ in range(300)]
-    shown, asked = (np.array([points[side][0].shape[1] for points in drawn]) for side in (0, 1))
+    drawn = [points.sample(64) for _ in range(300)]
+    shown, asked = (np.array([task[side][0].shape[1] for task in drawn]) for side in (0, 1))
     assert shown.min() == 3 and shown.max() == 46 and asked.min() == 3 and (shown + asked).max() <= 49
-    values = np.array([points[0][1][:, 0].square().mean().item() for points in drawn])
+    values = np.array([task[0][1][:, 0].square().mean().item() for task in drawn])
     assert abs(values.mean() - 0.3704) < 4 * values.std() / len(values) ** 0.5
 
 
