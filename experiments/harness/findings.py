@@ -5,7 +5,7 @@ its findings in the order of reading.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
@@ -102,3 +102,10 @@ def _places(number: float, significant: int) -> int:
 def listed(words: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def ranking(found: Mapping[str, float], name: str, smaller: bool = False) -> str:
+    """'b 2.0, a 1.0 and c 0.50; a is number 2 of 3': names with their numbers, the best first, and the place of one."""
+    order = sorted(found, key=found.get, reverse=not smaller)
+    told = listed([f"{each} {digits(found[each])}" for each in order])
+    return f"{told}; {name} is number {order.index(name) + 1} of {len(order)}"

@@ -205,9 +205,11 @@ def several(values: Iterable[Any]) -> str:
 
 
 def overridden(results: Mapping[str, Result]) -> str:
-    """'; A with train.steps=20' for a caption, of those results whose command line changed their config; else ''."""
-    told = {name: [f"{key}={value}" for key, value in result.overrides.items()] for name, result in results.items()}
-    return "".join(f"; {name} with {' and '.join(changes)}" for name, changes in told.items() if changes)
+    """'; A, B with train.steps=20' for a caption, of those results whose command line changed their config; else ''."""
+    names = {}
+    for name, result in results.items():
+        names.setdefault(" and ".join(f"{key}={value}" for key, value in result.overrides.items()), []).append(name)
+    return "".join(f"; {', '.join(named)} with {changes}" for changes, named in names.items() if changes)
 
 
 def _least(results: list[Result], key: Callable[[Result], Any]) -> list[Result]:

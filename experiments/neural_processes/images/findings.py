@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits, listed
+from experiments.harness.findings import Finding, Numbers, digits, listed, ranking
 from experiments.harness.results import Result
 from experiments.harness.tables import within_error
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
@@ -80,13 +80,11 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
         found = number.known(number.rows, head)
         if len(found) < 2 or "softmax" not in found:
             continue
-        order = sorted(found, key=found.get, reverse=True)
-        softmax = order.index("softmax") + 1
         yield Finding(
-            f"{head}, log-likelihood per target pixel by the operator over the context: "
-            f"{listed([f'{op} {digits(found[op])}' for op in order])}; softmax is number {softmax} of {len(order)}."
+            f"{head}, log-likelihood per target pixel by the operator over the context: {ranking(found, 'softmax')}."
         )
         if "uniform" in found:
+            order = sorted(found, key=found.get, reverse=True)
             mean, cells = number.cell("uniform", head), {op: number.cell(op, head) for op in order if op != "uniform"}
             no_better = [op for op, cell in cells.items() if cell.mean < mean.mean or within_error(cell, mean)]
             yield Finding(

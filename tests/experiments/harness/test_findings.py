@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed, said
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed, ranking, said
 from experiments.harness.tables import Cell, Table
 
 TABLE = Table(
@@ -58,3 +58,9 @@ def test_digits_of_a_sentence(number, significant, text):
 
 def test_lists_of_words():
     assert [listed(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+
+
+def test_a_ranking_begins_with_the_best():
+    found = {"a": 1.0, "b": 2.0, "c": 0.5}
+    assert ranking(found, "a") == "b 2.0, a 1.0 and c 0.50; a is number 2 of 3"
+    assert ranking(found, "c", smaller=True) == "c 0.50, a 1.0 and b 2.0; c is number 1 of 3"
