@@ -18,6 +18,10 @@ std=same         exp(.) for all: models differ in the model alone. For TNP to CM
 As in the released code, the tasks of a batch share their numbers of points. A step computes in the cheapest of
 config.train.size_classes shapes that hold them; with 0 each task has numbers of its own, in arrays for the largest.
 
+The CMANP paper searched the weight decay over 0, 1e-5, 1e-4 and 1e-3 and does not print what it chose, or for which
+table. Here it is 0; that search is scripts.sweep with --grid optimizer.weight_decay=0.0,1e-5,1e-4,1e-3, here and in
+images.py and wheel.py.
+
 Flags of the released code override its latents and its AND block size (8 or 128, and none): 128 and 5 are the paper's.
 intention_anp is ANP(op=intention) without self-attention, intention_cmanp CMANP with Intention over the context: both
 hold the context in a state of constant size. Their alpha starts at 0.1 and is learnt.
