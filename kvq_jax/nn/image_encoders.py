@@ -17,7 +17,7 @@ from jax import Array
 from kvq_jax.domains import Count, Part
 from kvq_jax.names import choose
 from kvq_jax.nn.block import Block
-from kvq_jax.nn.mlp import parameter
+from kvq_jax.nn.mlp import parameter, product
 
 
 def _of_the_episode(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> tuple[Array, Array]:
@@ -159,8 +159,7 @@ def _by_all_windows(images: Array, kernel: Array, stride: int) -> Array:
     padded = jnp.pad(images, [(0, 0), around, around, (0, 0)])
     corners = [(row, column) for row in range(size) for column in range(size)]
     windows = jnp.concatenate([padded[:, i : i + height : stride, j : j + width : stride] for i, j in corners], -1)
-    product = windows.reshape(-1, windows.shape[-1]) @ kernel.reshape(windows.shape[-1], -1)
-    return product.reshape(*windows.shape[:-1], -1)
+    return product(windows, kernel.reshape(windows.shape[-1], -1))
 
 
 def _by_xla(images: Array, kernel: Array, stride: int) -> Array:

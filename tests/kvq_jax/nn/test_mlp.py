@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from kvq_jax.names import choose
 from kvq_jax.nn import BIAS_INITS, KERNEL_INITS, MLP, Linear, fourier_features
-from kvq_jax.nn.mlp import fan_in_uniform
+from kvq_jax.nn.mlp import fan_in_uniform, product
 
 KEY = jax.random.key(0)
 
@@ -35,6 +35,21 @@ def test_equals_dense_layers():
     np.testing.assert_allclose(model.apply(variables, x), expected, atol=1e-6)
     rectified = MLP((7, 5), activate_final=True).apply(variables, x)
     np.testing.assert_allclose(rectified, nn.relu(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(7, 2), (3, 5), (4, 4)])
+def test_a_product_is_a_product_with_all_its_derivatives(x64, shape):
+    """Gradients, gradients of gradients and tangents; of one kernel and of one for each of three seeds."""
+    x, kernel = normal(3, 2, 6, shape[0]), normal(3, *shape, seed=1)
+    tangents = normal(*x.shape, seed=2), normal(*kernel.shape, seed=3)
+
+    def found(multiply):
+        multiply = jax.vmap(multiply)
+        energy = lambda x, kernel: jnp.sin(multiply(x, kernel)).sum()
+        steep = lambda x, kernel: sum(jnp.square(g).sum() for g in jax.grad(energy, (0, 1))(x, kernel))
+        return *jax.jvp(multiply, (x, kernel), tangents), *(jax.grad(f, (0, 1))(x, kernel) for f in (energy, steep))
+
+    chex.assert_trees_all_close(jax.jit(found, static_argnums=0)(product), found(jnp.matmul), rtol=1e-12, atol=1e-12)
 
 
 def test_several_inputs_are_one_concatenation():
