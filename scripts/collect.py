@@ -4,9 +4,14 @@ Checkpoints are left out, and so is what is not ours: images of data sets (array
 arrays that the experiment names as data. With --weights those of each run's first seed are released, in
 RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a card that has the numbers of this seed
 and the command that computes them again.
+
+With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint, to
+RESULTS/unfinished, from where they can go on, on another machine too: copy the folder back to `runs` and give the
+command of the run again.
 """
 
 import io
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,17 +22,21 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
-from experiments.harness.run_directory import write_bytes
+from experiments.harness.run_directory import tidy, write_bytes
 from scripts.reports import card
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
 _RESULTS = flags.DEFINE_string("results", "results", "folder to copy into; a result of the same run folder is replaced")
 _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 _WEIGHTS = flags.DEFINE_bool("weights", False, "also release the weights of these runs, each with a card")
+_UNFINISHED = flags.DEFINE_bool("unfinished", False, "copy the runs that have no result yet instead, of any preset")
 
 
 def _collect(argv: list[str]) -> None:
     command_line.parse_flags(argv)
+    if _UNFINISHED.value:
+        _hand_over(Path(_RUNS.value), Path(_RESULTS.value) / "unfinished")
+        return
     chosen = [result for result in load_results([Path(_RUNS.value)]) if result.preset in _PRESET.value]
     if not chosen:
         raise UserError(f"no result of {' or '.join(_PRESET.value)} below {_RUNS.value}")
@@ -53,6 +62,26 @@ def _copies(result: Result) -> dict[str, bytes]:
         np.savez_compressed(packed, **kept)
         files["examples.npz"] = packed.getvalue()
     return files
+
+
+def _hand_over(runs: Path, place: Path) -> None:
+    """Copies the runs that can go on from a checkpoint. Raises UserError where there are none, or one is at work."""
+    folders = sorted({path.parents[2] for path in runs.rglob("checkpoints/latest/*") if path.name.isdigit()})
+    folders = [folder for folder in folders if not (folder / "result.json").exists()]
+    if not folders:
+        raise UserError(f"no run with a checkpoint and without a result below {runs}")
+    for busy in (folder for folder in folders if not tidy(folder)):
+        raise UserError(f"a process is at work in {busy}: end it first, it keeps a checkpoint")
+    for folder in folders:
+        target = place / folder.relative_to(runs)
+        shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
+        for kind in ("latest", "best"):
+            kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
+            for last in sorted(kept, key=lambda path: int(path.name))[-1:]:
+                shutil.copytree(last, target / last.relative_to(folder))
+        for name in ("config.json", "metrics.jsonl"):
+            shutil.copy2(folder / name, target / name)
+        print(target)
 
 
 if __name__ == "__main__":

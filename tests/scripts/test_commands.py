@@ -1,8 +1,10 @@
 """Sweep, tables, figures and collect as commands, on a sweep that this file really runs at preset tiny."""
 
 import csv
+import fcntl
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import jax
@@ -209,6 +211,31 @@ def test_collect_copies_results_without_checkpoints(runs, tmp_path):
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"result.json", "examples.npz"}
     tables = [run("tables", "--table", "intention/figure7_sine", "--results", where) for where in (runs, tmp_path)]
     assert tables[0] == tables[1]
+
+
+def test_a_run_goes_on_from_what_collect_kept_of_it_to_the_bit(runs, tmp_path):
+    """A run that stopped at its tenth step of twenty, and the one of the sweep, which did not."""
+    whole = next(path.parent for path in runs.rglob("result.json") if path.parent.name.startswith("attention-tiny"))
+    begun = tmp_path / "begun" / whole.relative_to(runs)
+    checkpoint = Path("checkpoints", "latest", "10")
+    shutil.copytree(whole / checkpoint, begun / checkpoint)
+    for name in ("config.json", "metrics.jsonl"):
+        shutil.copy2(whole / name, begun / name)
+    hand_over = "collect", "--unfinished", "--runs", tmp_path / "begun", "--results", tmp_path
+    with (begun / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert f"a process is at work in {begun}" in run(*hand_over, code=2)
+    (copy,) = run(*hand_over).split()
+    assert Path(copy) == tmp_path / "unfinished" / whole.relative_to(runs)
+    run("sweep", *SWEEP, "--workdir", tmp_path / "unfinished", "--grid", "model=attention")
+    assert outcome(Path(copy)) == outcome(whole)
+    written = [
+        [path.stat().st_mtime for path in sorted((each / checkpoint).rglob("*"))] for each in (whole, Path(copy))
+    ]
+    assert written[0] == written[1]  # it began at that step
+    assert "no run with a checkpoint and without a result" in run(
+        "collect", "--unfinished", "--runs", tmp_path / "unfinished", "--results", tmp_path, code=2
+    )
 
 
 def test_collect_leaves_images_of_data_sets_out(tmp_path):
