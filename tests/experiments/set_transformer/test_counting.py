@@ -1,6 +1,7 @@
-"""Counting characters: the law of its sets, likelihood and mode by hand, a run at preset tiny, Table 2 and Figure 3."""
+"""Counting characters: the law of its sets, likelihood and mode by hand, a `tiny` run, table, figure and findings."""
 
 import csv
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +15,12 @@ from experiments import catalogue
 from experiments.data.errors import DataError
 from experiments.data.image_classes import Split
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.findings import said
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
 from experiments.set_transformer.counting import experiment as counting
 from experiments.set_transformer.counting import figures
+from experiments.set_transformer.counting.findings import published
 from experiments.set_transformer.counting.tables import TABLES
 from experiments.set_transformer.operators.tables import operators
 from experiments.tasks.counting import Counting
@@ -161,3 +164,27 @@ def test_table_2_and_figure_3_of_tiny_runs(result, tmp_path):
         assert [row[0] for row in csv.reader(file)] == ["inducing points", "4"]
     with pytest.raises(UserError, match="Figure 3 needs results of set_transformer/counting"):
         figures.figure3([], tmp_path)
+
+
+def test_networks_of_the_published_width_are_told_beside_the_paper_and_those_that_do_not_count(result):
+    """Numbers of the examples, all of one rate: the sets of `tiny` have 2 or 3 images."""
+    truth = result.examples["truth"]
+    values = stats.poisson.logpmf(truth, truth.mean())
+
+    def measured(model, accuracy, likelihood):
+        summaries = {"accuracy": accuracy, "log_likelihood": likelihood}
+        metrics = {f"trained/{name}": dict(mean=mean, sem=1e-3, n=40) for name, mean in summaries.items()}
+        run = renamed(result, model=model, preset="paper")
+        changed = {"metrics": metrics, "overrides": {"train.steps": 20}}
+        return dataclasses.replace(run, content=run.content | changed)
+
+    constant = measured("rff_mean", 0.12, values.mean() + stats.sem(values))
+    able = measured("sab_pma", 0.59, values.mean() + 3 * stats.sem(values))
+    told = list(published([result, constant, able]))
+    assert told[0].text.endswith(
+        "count right after 20 of 20 steps, the paper's after 200000; rFF + Pooling (mean), SAB + PMA with "
+        "train.steps=20: rFF + Pooling (mean) 0.120 (the paper 0.438); SAB + PMA 0.590 (the paper 0.604)."
+    )
+    assert told[1].text.startswith("rFF + Pooling (mean) has not begun to count")
+    assert f"for {values.mean():.3f}." in told[1].text
+    assert len(list(published([able]))) == 1 and said(published, [result])[0] == []
