@@ -16,7 +16,12 @@ from absl import flags
 
 from tests.processes import ROOT
 
-_ABSL = frozenset(flags.FLAGS)  # the flags of absl itself, and of libraries that were imported before
+# The flags of absl itself, and of libraries that were imported before; not those of commands that tests import.
+_ABSL = frozenset(
+    name
+    for name in flags.FLAGS
+    if not str(flags.FLAGS.find_module_defining_flag(name)).startswith(("experiments.", "scripts."))
+)
 
 
 def run(module: str, *arguments, **environment: str) -> subprocess.CompletedProcess:

@@ -76,7 +76,7 @@ def test_neural_processes(capsys, monkeypatch):
     neural_processes.main(models=("cnp",), preset="tiny", budget_s=0)
     printed = capsys.readouterr().out
     assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
-    assert "100 context points in" in printed and "8192 targets in" in printed
+    assert "100 context points in" in printed and "6144 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
 
 
