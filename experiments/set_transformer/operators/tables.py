@@ -1,6 +1,7 @@
 """Which operators solve the tasks on sets: the Set Transformer with each of them where attention stood. Ours."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from experiments.harness.results import Result, comparable, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
@@ -10,15 +11,24 @@ from kvq_jax.ops import OPERATORS
 _MAX, _COUNTING, _CLUSTERING = (f"set_transformer/{name}" for name in ("max", "counting", "clustering"))
 # Name of a config -> the model whose operator changes.
 _MODEL = {_MAX: "sab_pma", _COUNTING: "sab_pma", _CLUSTERING: "isab16_pma"}
-# Head of a column -> config, metric, whether smaller is better.
-_COLUMNS = {
-    "maximum, MAE": (_MAX, "mae", True),
-    "counting, accuracy": (_COUNTING, "accuracy", False),
-    "clustering, LL0": (_CLUSTERING, "ll0", False),
-    "clustering, LL1": (_CLUSTERING, "ll1", False),
-    "clustering, ARI0": (_CLUSTERING, "ari0", False),
+
+
+class Column(NamedTuple):
+    """A metric of a config."""
+
+    config: str
+    metric: str
+    smaller: bool = False  # whether smaller is better
+
+
+COLUMNS = {
+    "maximum, MAE": Column(_MAX, "mae", smaller=True),
+    "counting, accuracy": Column(_COUNTING, "accuracy"),
+    "clustering, LL0": Column(_CLUSTERING, "ll0"),
+    "clustering, LL1": Column(_CLUSTERING, "ll1"),
+    "clustering, ARI0": Column(_CLUSTERING, "ari0"),
 }
-_OWN = "softmax"  # the operator of op=own
+OWN = "softmax"  # the operator of op=own
 
 
 def operators(results: Sequence[Result]) -> Table | None:
@@ -28,13 +38,13 @@ def operators(results: Sequence[Result]) -> Table | None:
         return None
     ops = [name for name, operator in OPERATORS.items() if not operator.labels]
     columns = [
-        mark_best([_cell(found[config].get(op), metric) for op in ops], smaller)
-        for config, metric, smaller in _COLUMNS.values()
+        mark_best([_cell(found[column.config].get(op), column.metric) for op in ops], column.smaller)
+        for column in COLUMNS.values()
     ]
     caption = "; ".join(_told(name, own) for name, own in found.items() if own)
     return Table(
         "Which operators solve tasks on sets",
-        ["operator", *_COLUMNS],
+        ["operator", *COLUMNS],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"{caption}. Mean ± standard error over sets; {BEST}. No paper has this table.",
     )
@@ -46,7 +56,7 @@ def _by_op(results: Sequence[Result], name: str) -> dict[str, Result]:
 
 
 def _op(result: Result) -> str:
-    return _OWN if own_op(result) else result.axes["op"]
+    return OWN if own_op(result) else result.axes["op"]
 
 
 def _cell(result: Result | None, metric: str) -> Cell:

@@ -7,11 +7,13 @@ from rich.console import Console
 
 from configs.set_transformer import max as config_file
 from experiments.harness.errors import ConfigError
+from experiments.harness.findings import said
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
 from experiments.set_transformer.max import experiment as max_regression
 from experiments.set_transformer.max import figures
 from experiments.set_transformer.max.tables import TABLES, run_table
+from experiments.set_transformer.operators.findings import beside_softmax
 from experiments.set_transformer.operators.tables import operators
 
 
@@ -60,6 +62,9 @@ def test_other_operators_have_a_table_of_their_own(result):
     assert dict(TABLES["set_transformer/table1"]([other, result]).rows)["SAB + PMA"][0].best
     assert TABLES["set_transformer/table1"]([other]) is None
     rows = dict(operators([other, result]).rows)
+    told, missing = said(beside_softmax, [other, result])
+    assert "blocks, maximum, MAE, preset tiny, 2 seeds: softmax" in told[0].text and len(told) == 1 and missing is None
+    assert said(beside_softmax, [result]) == ([], "no result of softmax and another operator on one task")
     assert rows["intention"][0].known and rows["softmax"][0].known and not rows["linear"][0].known
     assert config_file.get_config("op=intention").model.op.name == "intention"
 
