@@ -20,7 +20,7 @@ def beside_softmax(results: Sequence[Result]) -> Iterator[Finding]:
     for head, found in tried.items():
         column = COLUMNS[head]
         told = facts([number.cell(op, head).run for op in found], f"trained/{column.metric}")
-        near = {op: number for op, number in found.items() if abs(number) < _FAR}
+        near = {op: mean for op, mean in found.items() if abs(mean) < _FAR}
         far = [op for op in found if op not in near]
         yield Finding(
             f"The Set Transformer by the operator of its blocks, {head}, preset {told['preset']}, {seeds_of(told)}: "
