@@ -22,7 +22,7 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
-from experiments.harness.run_directory import tidy, write_bytes
+from experiments.harness.run_directory import locked, write_bytes
 from scripts.reports import card
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
@@ -70,17 +70,16 @@ def _hand_over(runs: Path, place: Path) -> None:
     folders = [folder for folder in folders if not (folder / "result.json").exists()]
     if not folders:
         raise UserError(f"no run with a checkpoint and without a result below {runs}")
-    for busy in (folder for folder in folders if not tidy(folder)):
-        raise UserError(f"a process is at work in {busy}: end it first, it keeps a checkpoint")
     for folder in folders:
-        target = place / folder.relative_to(runs)
-        shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
-        for kind in ("latest", "best"):
-            kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
-            for last in sorted(kept, key=lambda path: int(path.name))[-1:]:
-                shutil.copytree(last, target / last.relative_to(folder))
-        for name in ("config.json", "metrics.jsonl"):
-            shutil.copy2(folder / name, target / name)
+        with locked(folder):
+            target = place / folder.relative_to(runs)
+            shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
+            for kind in ("latest", "best"):
+                kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
+                for last in sorted(kept, key=lambda path: int(path.name))[-1:]:
+                    shutil.copytree(last, target / last.relative_to(folder))
+            for name in ("config.json", "metrics.jsonl"):
+                shutil.copy2(folder / name, target / name)
         print(target)
 
 

@@ -71,12 +71,12 @@ class RunDirectory:
         try:
             if restart and path.exists():
                 check_ownership(path, None)
-                with _locked(path):  # a run that goes on keeps its folder
+                with locked(path):  # a run that goes on keeps its folder
                     path.rename(_unused(path))
             check_ownership(path, config)
             self._begun = (path / "config.json").exists()
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(path)
+            self._lock = locked(path)
             _tidy(path)
             write_text(path / "config.json", config_json(config))
         except OSError as error:
@@ -158,7 +158,7 @@ def tidy(path: Path) -> bool:
     False where another one is at work in it.
     """
     try:
-        with _locked(path):
+        with locked(path):
             _tidy(path)
     except (OSError, UserError):
         return False
@@ -170,7 +170,7 @@ def _tidy(path: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _locked(path: Path) -> IO[str]:
+def locked(path: Path) -> IO[str]:
     """The lock of a run folder, held until it is closed. Raises UserError where another process holds it."""
     lock = (path / "lock").open("a")
     try:

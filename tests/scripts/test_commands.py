@@ -224,7 +224,7 @@ def test_a_run_goes_on_from_what_collect_kept_of_it_to_the_bit(runs, tmp_path):
     hand_over = "collect", "--unfinished", "--runs", tmp_path / "begun", "--results", tmp_path
     with (begun / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert f"a process is at work in {begun}" in run(*hand_over, code=2)
+        assert f"another process is running in {begun}" in run(*hand_over, code=2)
     (copy,) = run(*hand_over).split()
     assert Path(copy) == tmp_path / "unfinished" / whole.relative_to(runs)
     run("sweep", *SWEEP, "--workdir", tmp_path / "unfinished", "--grid", "model=attention")
