@@ -46,7 +46,8 @@ def operators(results: Sequence[Result]) -> Table | None:
         "Which operators solve tasks on sets",
         ["operator", *COLUMNS],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
-        f"{caption}. Mean ± standard error over sets; {BEST}. No paper has this table.",
+        f"{caption}. Mean ± standard error over sets, and over seeds where there are several; {BEST}. No paper has "
+        "this table.",
     )
 
 

@@ -97,10 +97,27 @@ def test_published_runs_are_told_beside_the_paper(result):
         content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=sem, median=mean, n=6, seeds=[mean])
     told = list(published([result, dataclasses.replace(result, content=content)]))
     assert "rFF + PMA -1.700 and -1.600 (the paper -1.668 and -1.541). 1 of these 2 numbers" in told[0].text
-    assert told[1].holds and "-1.4800 ± 0.0100" in told[1].text
+    assert told[2].holds and "-1.4800 ± 0.0100" in told[2].text
     content["metrics"]["trained/ll_oracle"]["mean"] = -1.51  # nearly four errors away
-    assert not list(published([dataclasses.replace(result, content=content)]))[1].holds
+    assert not list(published([dataclasses.replace(result, content=content)]))[2].holds
     assert said(published, [result])[0] == []
+
+
+def test_what_differs_from_the_paper_is_told_with_how_far_it_moves_by_chance(result):
+    content = copy.deepcopy(result.content)
+    content |= {"axes": content["axes"] | {"preset": "paper"}, "validation_losses": [[10, 9.0], [15, 1.7], [20, 1.8]]}
+    for name, mean in (("ll0", -1.67), ("ll1", -1.60)):  # rFF + PMA: -1.668 and -1.5409
+        content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=0.01, median=mean, n=6, seeds=[mean])
+    told = "by more: rFF + PMA LL1 by -0.059 ({})."
+
+    def findings():
+        return list(published([dataclasses.replace(result, content=content)]))
+
+    assert told.format("its validation loss after 14 steps: 1.700 to 1.800") in findings()[1].text
+    content["metrics"]["trained/ll1"]["seeds"] = [-1.61, -1.59]
+    assert told.format("2 seeds: -1.610 to -1.590") in findings()[1].text
+    content["metrics"]["trained/ll1"] |= dict(mean=-1.541, seeds=[-1.541])
+    assert len(findings()) == 2  # nothing differs
 
 
 def test_what_a_command_line_changed_is_told(result):
@@ -120,8 +137,8 @@ def test_both_weighings_of_a_dot_product_are_told_once_both_are_there(result):
         for name in ("ll0", "ll1"):
             content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=0.01, median=mean, n=6, seeds=[mean])
         contents.append(dataclasses.replace(result, content=content))
-    assert len(list(published(contents[:1]))) == 2
-    text = list(published(contents))[1].text
+    assert len(list(published(contents[:1]))) == 3
+    text = list(published(contents))[2].text
     assert "(rFF + Dotprod) it has -2.080" in text and "(rFF + AttSets), -1.860" in text and "paper has -1.855" in text
 
 
