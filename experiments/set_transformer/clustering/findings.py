@@ -1,6 +1,6 @@
 """What the results of amortised clustering say (Set Transformer, Table 3)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid
 from experiments.harness.results import Result, overridden, several
@@ -9,13 +9,14 @@ from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TA
 from experiments.set_transformer.labels import label_of
 from experiments.set_transformer.paper_numbers import CLUSTERING, ORACLE
 
+_TABLE = "set_transformer/table3"
 _HEADS = ("LL0", "LL1")
 _ERRORS = 2  # joint ones: what two numbers may lie apart by chance
 
 
 def published(results: Sequence[Result]) -> Iterator[Finding]:
     """What runs of the published length have, beside the paper; and the true mixtures, which prove the sampler."""
-    number = Numbers(TABLES["set_transformer/table3"], [result for result in results if result.preset == "paper"])
+    number = Numbers(TABLES[_TABLE], [result for result in results if result.preset == "paper"])
     labels = {label_of(model): papers for model, papers in CLUSTERING.items() if model != ORACLE}
     found = number.known(labels, _HEADS[0])
     if not found:
@@ -38,6 +39,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     )
     if apart:
         yield Finding(f"Amortised clustering, the numbers that differ from the paper by more: {'; '.join(apart)}.")
+    yield from _released([result for result in results if result.preset == "paper"], number, found)
     weighed = [label_of("rff_dotprod"), label_of("rff_attsets")]
     if set(weighed) <= set(number.known(number.rows, _HEADS[0])):
         elements, features = (_both([number.cell(name, head) for head in _HEADS]) for name in weighed)
@@ -51,6 +53,23 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         f"The true mixtures have {truth.text()} on our sets, {paper.mean} on the paper's.",
         abs(truth.mean - paper.mean) < 3 * truth.error,
     )
+
+
+def _released(results: Sequence[Result], number: Numbers, names: Iterable[str]) -> Iterator[Finding]:
+    """What networks have on the sets and with the outputs and the schedule of the released code."""
+    own = [run for run in results if run.name == CONFIG and run.axes["size"] == "small"]
+    coded = [run for run in own if run.axes["protocol"] == "code"]
+    if not coded:
+        return
+    other = Numbers(TABLES[_TABLE], coded)
+    for name in other.known(names, _HEADS[0]):
+        printed, ours = ([numbers.cell(name, head) for head in _HEADS] for numbers in (number, other))
+        task, drop = ours[0].run.config["task"], ours[0].run.config["optimizer"]["decay_begin"]
+        yield Finding(
+            f"By the protocol of the released code ({task['min_size']} to {task['max_size']} points, one standard "
+            f"deviation for both coordinates, the drop after {drop} steps) {name} has {_both(ours)}, by the paper's "
+            f"{_both(printed)}."
+        )
 
 
 def _both(cells: Sequence[Cell]) -> str:
@@ -72,4 +91,4 @@ def _moves(run: Result, head: str) -> str:
     return f"its validation loss after {drop} steps: {min(losses):.3f} to {max(losses):.3f}" if losses else "1 seed"
 
 
-FINDINGS = {"set_transformer/table3": published}
+FINDINGS = {_TABLE: published}

@@ -120,6 +120,19 @@ def test_what_differs_from_the_paper_is_told_with_how_far_it_moves_by_chance(res
     assert len(findings()) == 2  # nothing differs
 
 
+def test_the_released_protocol_is_told_beside_the_papers(result):
+    printed, coded = copy.deepcopy(result.content), copy.deepcopy(result.content)
+    printed["axes"]["preset"] = "paper"
+    coded["axes"] |= dict(preset="paper", protocol="code")
+    for content, mean in ((printed, -1.7), (coded, -1.6)):
+        for name in ("ll0", "ll1"):
+            content["metrics"][f"trained/{name}"] = dict(mean=mean, sem=0.01, median=mean, n=6, seeds=[mean])
+    own, other = (dataclasses.replace(result, content=content) for content in (printed, coded))
+    told = "rFF + PMA has -1.600 and -1.600, by the paper's -1.700 and -1.700."
+    assert [told in finding.text for finding in published([own, other])].count(True) == 1
+    assert not any(told in finding.text for finding in published([own]))
+
+
 def test_what_a_command_line_changed_is_told(result):
     content = copy.deepcopy(result.content)
     content |= {"overrides": {"optimizer.clip_norm": 50.0}, "axes": content["axes"] | {"preset": "paper"}}
