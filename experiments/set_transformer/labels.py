@@ -21,6 +21,7 @@ def own_op(result: Result) -> bool:
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
 _FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
+_KERNELS = "fan_in_uniform"  # PyTorch's, the released code's
 # Images, the papers' first.
 _SOURCES = (
     *("celeba", "omniglot", "cifar100", "hdf5", "off"),
@@ -29,8 +30,14 @@ _SOURCES = (
 
 
 def variant(result: Result) -> tuple[bool, ...]:
-    """What results in one table have in common: small sets, the paper's protocol and the code's form first."""
-    return tuple(axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
+    """What results in one table have in common: small sets, the paper's protocol, the code's form and kernels first."""
+    axes = (axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
+    return (*axes, kernels(result) != _KERNELS)
+
+
+def kernels(result: Result) -> str:
+    """How its kernels are initialised, a name of kvq_jax.nn.mlp.KERNEL_INITS."""
+    return result.config.get("model", {}).get("kernel_init", _KERNELS)
 
 
 def images(result: Result) -> tuple:

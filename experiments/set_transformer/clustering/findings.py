@@ -6,7 +6,7 @@ from experiments.harness.findings import Finding, Numbers, Unsaid
 from experiments.harness.results import Result, overridden, several
 from experiments.harness.tables import Cell, measured, within_error
 from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
-from experiments.set_transformer.labels import label_of
+from experiments.set_transformer.labels import kernels, label_of
 from experiments.set_transformer.paper_numbers import CLUSTERING, ORACLE
 
 _TABLE = "set_transformer/table3"
@@ -39,7 +39,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     )
     if apart:
         yield Finding(f"Amortised clustering, the numbers that differ from the paper by more: {'; '.join(apart)}.")
-    yield from _released([result for result in results if result.preset == "paper"], number, found)
+    yield from _otherwise([result for result in results if result.preset == "paper"], number, found)
     weighed = [label_of("rff_dotprod"), label_of("rff_attsets")]
     if set(weighed) <= set(number.known(number.rows, _HEADS[0])):
         elements, features = (_both([number.cell(name, head) for head in _HEADS]) for name in weighed)
@@ -55,21 +55,31 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     )
 
 
-def _released(results: Sequence[Result], number: Numbers, names: Iterable[str]) -> Iterator[Finding]:
-    """What networks have on the sets and with the outputs and the schedule of the released code."""
+def _otherwise(results: Sequence[Result], number: Numbers, names: Iterable[str]) -> Iterator[Finding]:
+    """What networks have by the protocol of the released code, and from other initial kernels."""
     own = [run for run in results if run.name == CONFIG and run.axes["size"] == "small"]
     coded = [run for run in own if run.axes["protocol"] == "code"]
-    if not coded:
-        return
-    other = Numbers(TABLES[_TABLE], coded)
-    for name in other.known(names, _HEADS[0]):
-        printed, ours = ([numbers.cell(name, head) for head in _HEADS] for numbers in (number, other))
-        task, drop = ours[0].run.config["task"], ours[0].run.config["optimizer"]["decay_begin"]
+    for name, run, has in _beside(coded, number, names):
+        task, drop = run.config["task"], run.config["optimizer"]["decay_begin"]
         yield Finding(
             f"By the protocol of the released code ({task['min_size']} to {task['max_size']} points, one standard "
-            f"deviation for both coordinates, the drop after {drop} steps) {name} has {_both(ours)}, by the paper's "
-            f"{_both(printed)}."
+            f"deviation for both coordinates, the drop after {drop} steps) {name} {has}."
         )
+    for name, run, has in _beside([run for run in own if "model.kernel_init" in run.overrides], number, names):
+        papers = _both(CLUSTERING[run.axes["model"]])
+        yield Finding(
+            f"From kernels by {kernels(run)} and biases by {run.config['model']['bias_init']}, {name} {has}; the paper "
+            f"has {papers}."
+        )
+
+
+def _beside(results: Sequence[Result], number: Numbers, names: Iterable[str]) -> Iterator[tuple[str, Result, str]]:
+    """Row, run and 'has ..., else ...' of results that differ from those of the table in one thing."""
+    if results:
+        other = Numbers(TABLES[_TABLE], results)
+        for name in other.known(names, _HEADS[0]):
+            ours, usual = ([numbers.cell(name, head) for head in _HEADS] for numbers in (other, number))
+            yield name, ours[0].run, f"has {_both(ours)}, else {_both(usual)}"
 
 
 def _both(cells: Sequence[Cell]) -> str:
