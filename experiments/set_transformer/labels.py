@@ -21,7 +21,7 @@ def own_op(result: Result) -> bool:
 
 # Axis -> its value in the first of the results that may stand in one table, for the configs that have it.
 _FIRST = {"size": "small", "protocol": "paper", "rotations": "no", "form": "code"}
-_KERNELS = "fan_in_uniform"  # PyTorch's, the released code's
+_KERNELS = "fan_in_uniform"  # PyTorch's
 # Images, the papers' first.
 _SOURCES = (
     *("celeba", "omniglot", "cifar100", "hdf5", "off"),
@@ -32,12 +32,12 @@ _SOURCES = (
 def variant(result: Result) -> tuple[bool, ...]:
     """What results in one table have in common: small sets, the paper's protocol, the code's form and kernels first."""
     axes = (axis in result.axes and result.axes[axis] != first for axis, first in _FIRST.items())
-    return (*axes, kernels(result) != _KERNELS)
+    return (*axes, not own_kernels(result))
 
 
-def kernels(result: Result) -> str:
-    """How its kernels are initialised, a name of kvq_jax.nn.mlp.KERNEL_INITS."""
-    return result.config.get("model", {}).get("kernel_init", _KERNELS)
+def own_kernels(result: Result) -> bool:
+    """Whether kernels start as those of the released code do."""
+    return result.config.get("model", {}).get("kernel_init", _KERNELS) == _KERNELS  # complexity has no model
 
 
 def images(result: Result) -> tuple:

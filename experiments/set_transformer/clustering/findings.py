@@ -6,7 +6,7 @@ from experiments.harness.findings import Finding, Numbers, Unsaid
 from experiments.harness.results import Result, overridden, several
 from experiments.harness.tables import Cell, measured, within_error
 from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
-from experiments.set_transformer.labels import kernels, label_of
+from experiments.set_transformer.labels import label_of, own_kernels
 from experiments.set_transformer.paper_numbers import CLUSTERING, ORACLE
 
 _TABLE = "set_transformer/table3"
@@ -65,11 +65,11 @@ def _otherwise(results: Sequence[Result], number: Numbers, names: Iterable[str])
             f"By the protocol of the released code ({task['min_size']} to {task['max_size']} points, one standard "
             f"deviation for both coordinates, the drop after {drop} steps) {name} {has}."
         )
-    for name, run, has in _beside([run for run in own if "model.kernel_init" in run.overrides], number, names):
-        papers = _both(CLUSTERING[run.axes["model"]])
+    for name, run, has in _beside([run for run in own if not own_kernels(run)], number, names):
+        model, papers = run.config["model"], _both(CLUSTERING[run.axes["model"]])
         yield Finding(
-            f"From kernels by {kernels(run)} and biases by {run.config['model']['bias_init']}, {name} {has}; the paper "
-            f"has {papers}."
+            f"From kernels by {model['kernel_init']} and biases by {model['bias_init']}, {name} {has}; the paper has "
+            f"{papers}."
         )
 
 

@@ -124,7 +124,6 @@ def test_the_released_protocol_and_other_kernels_are_told_beside_the_table(resul
     printed, coded, glorot = (copy.deepcopy(result.content) for _ in range(3))
     coded["axes"]["protocol"] = "code"
     glorot["config"]["model"]["kernel_init"] = "glorot_uniform"
-    glorot["overrides"] = {"model.kernel_init": "glorot_uniform"}
     for content, mean in ((printed, -1.7), (coded, -1.6), (glorot, -1.5)):
         content["axes"]["preset"] = "paper"
         for name in ("ll0", "ll1"):
