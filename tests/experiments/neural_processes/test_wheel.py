@@ -16,6 +16,7 @@ from experiments.neural_processes.wheel import acting
 from experiments.neural_processes.wheel import experiment as bandit
 from experiments.neural_processes.wheel import tables as wheel_tables
 from experiments.neural_processes.wheel.figures import run_figure
+from experiments.neural_processes.wheel.findings import FINDINGS
 from experiments.tasks.wheel import ARMS, Rewards, Wheel, published_wheel, stack
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, whole_mask
 from kvq_jax.models.neural_processes import predictive
@@ -202,7 +203,7 @@ def test_impossible_evaluations_are_refused(monkeypatch, change, message):
         experiment(monkeypatch, **change)
 
 
-def result(model, protocol="code", preset="quick", drop="published", level=2.0) -> Result:
+def result(model, protocol="code", preset="quick", drop="published", level=2.0, select="last", losses=()) -> Result:
     rng = np.random.default_rng(0)
     metrics = {f"cumulative@{delta}": rng.normal(level, 0.1, (1, 10)) for delta in DELTAS}
     metrics |= {f"simple@{delta}": np.ones((1, 10)) for delta in DELTAS}
@@ -218,7 +219,11 @@ def result(model, protocol="code", preset="quick", drop="published", level=2.0) 
             "steps": 10,
             "best_step": None,
             "seeds": [0],
-            "config": {"evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100)},
+            "validation_losses": list(losses),
+            "config": {
+                "evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100),
+                "train": {"select": select},
+            },
         },
     )
 
@@ -238,6 +243,34 @@ def test_table_7_with_missing_cells():
     assert "protocol code" in table.caption and "500 rounds" in table.caption
     assert table.facts == {"preset": "quick", "seeds": "1", "n": "10"} and "0.7 std" in table.csv().splitlines()[0]
     assert {len(cells) for _, cells in table.rows} == {len(table.columns) - 1}
+
+
+def test_every_reading_has_a_table_of_its_own():
+    readings = [("code", "last"), ("code", "best"), ("text", "last")]
+    results = [result("cnp", level=3.0 + i, protocol=p, select=s) for i, (p, s) in enumerate(readings)]
+    shown = {name: build(results) for name, build in wheel_tables.TABLES.items()}
+    assert [round(dict(table.rows)["CNP"][1].mean) for table in shown.values() if table] == [3, 4, 5]
+    assert shown.pop("cmanp/table7_text_best") is None and len({table.title for table in shown.values()}) == 3
+    assert "protocol code, the state of the least validation loss;" in shown["cmanp/table7_best"].caption
+
+
+def test_rewards_dropped_for_all_models_stand_beside_none_of_the_published():
+    results = [result("np"), result("cnp", drop="all"), result("np", drop="all")]
+    assert list(wheel_tables.chosen_results(results)) == ["np"]
+    assert list(wheel_tables.chosen_results(results[1:])) == ["cnp", "np"]
+
+
+def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
+    learnt = [result("cnp", level=200.0, losses=[[1, 4.0], [2, 2.0], [3, 9.0]]), result("lbanp", losses=[[1, 1.0]])]
+    ranked, rule, by_heart = [finding.text for finding in FINDINGS["cmanp/table7"](learnt)]
+    assert ranked.endswith("at delta = 0.7 and 0.9: LBANP 2 and 2 and CNP 200 and 200.")
+    assert "has 100.0 and 100" in rule and "it at 0.7: LBANP; less at 0.9: LBANP; within a percent" in rule
+    assert rule.endswith("of it there: none.")
+    assert by_heart.startswith("Of 2 models") and by_heart.endswith(": CNP 2 after 2 steps and 9 at the end.")
+    best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
+    *_, beside = FINDINGS["cmanp/table7_best"](learnt + best)
+    assert beside.text.endswith("1 of 2 models have less regret, both numbers together: CNP.")
+    assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
 
 
 def test_the_table_of_one_run():
