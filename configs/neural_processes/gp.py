@@ -85,6 +85,10 @@ AXES = {
     "std=same": {"model?": dict(std_map="exp", std_floor=0.0)},
 }
 EDITS = {
+    # Without one array of all points twelve classes waste 1.24, these 1.15: a step of TNP-A takes 0.94 of the time.
+    "preset=paper,model=tnp_a|tnp_nd|eqtnp|lbanp|cmanp|lbanp_nd|cmanp_and|intention_cmanp": {
+        "train": dict(size_classes=24)
+    },
     "preset=quick": {
         "train": dict(steps=3000, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000, batch_size=8),
