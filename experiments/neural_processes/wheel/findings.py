@@ -73,4 +73,5 @@ def _named(names: Iterable[str]) -> str:
     return listed(list(names) or ["none"])
 
 
-FINDINGS = {name: functools.partial(wheel, reading=reading) for name, reading in READINGS.items()}
+# Of the readings that results/ has; wheel() takes the others, too.
+FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in ("cmanp/table7", "cmanp/table7_text")}

@@ -16,7 +16,7 @@ from experiments.neural_processes.wheel import acting
 from experiments.neural_processes.wheel import experiment as bandit
 from experiments.neural_processes.wheel import tables as wheel_tables
 from experiments.neural_processes.wheel.figures import run_figure
-from experiments.neural_processes.wheel.findings import FINDINGS
+from experiments.neural_processes.wheel.findings import FINDINGS, wheel
 from experiments.tasks.wheel import ARMS, Rewards, Wheel, published_wheel, stack
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, whole_mask
 from kvq_jax.models.neural_processes import predictive
@@ -268,7 +268,7 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
     assert rule.endswith("of it there: none.")
     assert by_heart.startswith("Of 2 models") and by_heart.endswith(": CNP 2 after 2 steps and 9 at the end.")
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
-    *_, beside = FINDINGS["cmanp/table7_best"](learnt + best)
+    *_, beside = wheel(learnt + best, wheel_tables.READINGS["cmanp/table7_best"])
     assert beside.text.endswith("1 of 2 models have less regret, both numbers together: CNP.")
     assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
 
