@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, listed
+from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result
 from experiments.neural_processes.wheel.tables import PUBLISHED, READINGS, REFERENCES, Reading, chosen_results, table7
 from kvq_jax.models import MODELS
@@ -20,9 +20,9 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
     )
     yield Finding(
         f"The policy '{REFERENCES['quadrant']}' learns nothing and has {narrow:.1f} and {wide:.0f} ({reading}). Less "
-        f"than it at {regrets.narrow}: {_named(name for name, (a, _) in models.items() if a < narrow)}; less at "
-        f"{regrets.wide}: {_named(name for name, (_, b) in models.items() if b < wide)}; within a percent of it there: "
-        f"{_named(name for name, (_, b) in models.items() if abs(b - wide) < 1)}."
+        f"than it at {regrets.narrow}: {_named(name for name, (a, _) in models.items() if a < narrow)}; less "
+        f"at {regrets.wide}, by a percent or more: {_named(name for name, (_, b) in models.items() if b <= wide - 1)}; "
+        f"within a percent of it there: {_named(name for name, (_, b) in models.items() if abs(b - wide) < 1)}."
     )
     if reading == PUBLISHED:
         yield from _by_heart(results)
@@ -50,7 +50,9 @@ def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
         losses = result.content["validation_losses"]
         step, least = min(losses, key=lambda check: check[1] if math.isfinite(check[1]) else math.inf)
         if losses[-1][1] > 2 * least > 0:
-            told.append(f"{MODELS[model].label} {least:.3g} after {step} steps and {losses[-1][1]:.3g} at the end")
+            told.append(
+                f"{MODELS[model].label} {digits(least)} after {step} steps and {digits(losses[-1][1])} at the end"
+            )
     if told:
         yield Finding(
             f"Of {len(found)} models that see one batch of wheels in every step, {len(told)} end with more than twice "
@@ -59,17 +61,21 @@ def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
-    """For which models the sum of both regrets is less than in the published reading."""
+    """For which models the regret at the least delta is less than in the published reading.
+
+    There the rule has nearly the same in all readings; at the largest delta it depends on the wheels that are played.
+    """
     shared = [name for name in ours.of_models if name in published.of_models]
-    fewer = [name for name in shared if sum(ours.of_models[name]) < sum(published.of_models[name])]
+    fewer = [name for name in shared if ours.of_models[name][0] < published.of_models[name][0]]
     if shared:
         yield Finding(
-            f"Beside {PUBLISHED}, {len(fewer)} of {len(shared)} models have less regret, both numbers together: "
+            f"Beside {PUBLISHED}, {len(fewer)} of {len(shared)} models have less regret at {ours.narrow}: "
             f"{_named(fewer)}."
         )
 
 
 def _named(names: Iterable[str]) -> str:
+    """'none', 'A', 'A and B'."""
     return listed(list(names) or ["none"])
 
 

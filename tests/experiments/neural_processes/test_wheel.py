@@ -264,12 +264,14 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
     learnt = [result("cnp", level=200.0, losses=[[1, 4.0], [2, 2.0], [3, 9.0]]), result("lbanp", losses=[[1, 1.0]])]
     ranked, rule, by_heart = [finding.text for finding in FINDINGS["cmanp/table7"](learnt)]
     assert ranked.endswith("at delta = 0.7 and 0.9: LBANP 2 and 2 and CNP 200 and 200.")
-    assert "has 100.0 and 100" in rule and "it at 0.7: LBANP; less at 0.9: LBANP; within a percent" in rule
+    assert (
+        "has 100.0 and 100" in rule and "it at 0.7: LBANP; less at 0.9, by a percent or more: LBANP; within a" in rule
+    )
     assert rule.endswith("of it there: none.")
-    assert by_heart.startswith("Of 2 models") and by_heart.endswith(": CNP 2 after 2 steps and 9 at the end.")
+    assert by_heart.startswith("Of 2 models") and by_heart.endswith(": CNP 2.0 after 2 steps and 9.0 at the end.")
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
     *_, beside = wheel(learnt + best, wheel_tables.READINGS["cmanp/table7_best"])
-    assert beside.text.endswith("1 of 2 models have less regret, both numbers together: CNP.")
+    assert beside.text.endswith("1 of 2 models have less regret at 0.7: CNP.")
     assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
 
 
