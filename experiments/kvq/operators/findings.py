@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits, listed
+from experiments.harness.findings import Finding, Numbers, digits, listed, ranking
 from experiments.harness.results import Result
 from experiments.kvq.operators.tables import COLUMNS, TABLES
 
@@ -34,12 +34,27 @@ def operators(results: Sequence[Result]) -> Iterator[Finding]:
     )
     shots = {op: of(op, "few_shot_classification") for op in ("softmax", "linear", "informer", "intention")}
     way = number.cell("intention", COLUMNS["few_shot_classification"].head).run.config["task"]["way"]
+    told = listed([f"{op} is at {percent:.0f} %" for op, percent in shots.items()])
     yield Finding(
-        f"In few-shot classification {listed([f'{op} is at {percent:.0f} %' for op, percent in shots.items()])} "
-        f"(chance is {100 / way:g}).",
+        f"In few-shot classification, with one scale and one start of the ridge for all, {told} (chance is "
+        f"{100 / way:g}).",
         list(shots.values()) == sorted(shots.values(), reverse=True) and shots["intention"] < 1 + 100 / way,
     )
 
 
+def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
+    """The operators in order, each with the scale that its theory asks for, beside what some had with the other."""
+    number, own = (Numbers(TABLES[name], results) for name in ("kvq/smoothing", "kvq/operators"))
+    for column in COLUMNS.values():
+        found = number.known(number.rows, column.head)
+        if {"softmax", *_INTENTION} <= found.keys():
+            before = [f"{op} {digits(own(op, column.head))}" for op in ("softmax", *_INTENTION)]
+            yield Finding(
+                "With the scale that the theory of each operator asks for, and the start of the least validation loss "
+                f"of those that were run, {column.head}: {ranking(found, 'intention', column.smaller_is_better)}. With "
+                f"the scale of the experiment, the same for all: {listed(before)}."
+            )
+
+
 _INTENTION = ("intention", "informer")
-FINDINGS = {"kvq/operators": operators}
+FINDINGS = {"kvq/operators": operators, "kvq/smoothing": smoothing}

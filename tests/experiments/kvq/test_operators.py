@@ -7,6 +7,7 @@ from configs import common
 from configs.kvq import operators as config_file
 from experiments.harness.experiment import Experiment
 from experiments.harness.results import Result
+from experiments.kvq.operators import findings
 from experiments.kvq.operators.tables import COLUMNS, operators, smoothing
 from kvq_jax.ops import OPS
 from scripts.benchmarks import training
@@ -109,3 +110,17 @@ def test_the_table_of_starts_has_that_of_the_least_validation_loss(tmp_path):
     assert softmax[0].mean == 0.2 and softmax[-1].mean == 50 and softmax[1].text() == "missing"
     assert "sine: softmax some of 3; anomaly: softmax some of 2." in table.caption
     assert dict(operators(results).rows)["softmax"][0].mean == 0.4
+
+
+def test_what_the_table_of_starts_says(tmp_path):
+    """Each experiment that has attention, Intention and the Informer is told, beside what they had before."""
+    means = {"softmax": (0.4, 0.2), "intention": (0.3, 0.1), "informer": (0.5, 0.3)}
+    results = [
+        result(tmp_path, "sine", op, mean, start=start, losses=(1.0,))
+        for op, both in means.items()
+        for mean, start in zip(both, ("own", "some"), strict=True)
+    ]
+    assert list(findings.smoothing(results[:-1])) == []  # the Informer is not run
+    (said,) = findings.smoothing(results)
+    assert "intention 0.10, softmax 0.20 and informer 0.30; intention is number 1 of 3." in said.text
+    assert said.text.endswith("softmax 0.40, intention 0.30 and informer 0.50.")
