@@ -1,6 +1,6 @@
 """What the results of one-dimensional meta-regression say (CMANP paper, Table 4)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, facts, seeds_of
@@ -52,6 +52,21 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         f"At the published protocol, {_PAPER_STEPS} steps, and over {functions} functions: {'; '.join(told)}. "
         f"{sum(near)} of these {len(near)} numbers are within {_NEAR} of the paper's."
     )
+    yield from _floors(number, chosen_results(own))
+
+
+def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:
+    """What models gain whose standard deviation loses its floor, as a share of what they lack to TNP-D, which has none.
+
+    `cells` are the models and stds of the table.
+    """
+    told, head = [], KERNELS["rbf"]
+    for label in (MODELS[model].label for model, std in cells if std == "same"):
+        floored, free, of_tnp = (number(row, head) for row in (label, f"{label}, same std", "TNP-D"))
+        share = (free - floored) / (of_tnp - floored)
+        told.append(f"{label} {digits(floored)} with the floor, {digits(free)} without, {share:.0%}")
+    if told:
+        yield Finding(f"How much of what models lack to TNP-D on {head} is their floor of 0.1: {'; '.join(told)}.")
 
 
 FINDINGS = {"cmanp/table4": table, "cmanp/table4_paper": published}

@@ -23,6 +23,7 @@ from experiments.neural_processes import attention_results, likelihoods, predict
 from experiments.neural_processes.gp import experiment as meta_regression
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.figures import FIGURES
+from experiments.neural_processes.gp.findings import FINDINGS
 from experiments.neural_processes.paper_numbers import TABLE4, TABLE7
 from experiments.tasks.gaussian_process import GaussianProcess
 from kvq_jax.models import MODELS, Model, NeuralProcess, family
@@ -326,3 +327,12 @@ def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(consta
     assert FIGURES["cmanp/gp_likelihoods"](found, tmp_path).exists()
     del found[-1]
     assert dict(tables.TABLES["cmanp/table4"](found).rows)["Constant"][0] == "missing"
+
+
+def test_what_the_floor_costs(tmp_path):
+    ours = [content("tnp_d", preset="paper", rbf=1.2), content("cnp", preset="paper", rbf=0.2)]
+    (said,) = FINDINGS["cmanp/table4_paper"](results(tmp_path / "published", *ours))
+    assert "floor" not in said.text
+    both = results(tmp_path / "both", *ours, content("cnp", std="same", preset="paper", rbf=0.45))
+    *_, said = FINDINGS["cmanp/table4_paper"](both)
+    assert said.text.endswith("is their floor of 0.1: CNP 0.20 with the floor, 0.45 without, 25%.")
