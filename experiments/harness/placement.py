@@ -167,7 +167,7 @@ def shares_of_cores(workers: int | None = None) -> list[set[int]]:
     cores = _cores()
     workers = workers or len(cores)
     if workers > len(cores):
-        raise UserError(f"{workers} workers, but this process has {len(cores)} cores")
+        raise UserError(f"{workers} workers are more than the cores of this process, {len(cores)}")
     return [set(cores[first::workers]) for first in range(workers)]
 
 
