@@ -329,10 +329,18 @@ def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(consta
     assert dict(tables.TABLES["cmanp/table4"](found).rows)["Constant"][0] == "missing"
 
 
+def test_published_runs_are_told_beside_the_paper_where_it_has_them(tmp_path):
+    ours = [content("tnp_d", preset="paper", rbf=1.36), content("intention_anp", preset="paper", rbf=0.9)]
+    runs, beside = FINDINGS["cmanp/table4_paper"](results(tmp_path, *ours))
+    assert "Intention ANP, 1 seed, 0.900 ± 0.010 on RBF and 0.500 ± 0.010 on Matern 5/2" in runs.text
+    assert "1.360 ± 0.010 on RBF (the paper 1.39)" in runs.text
+    assert beside.text.startswith("2 of 2") and beside.text.endswith("-0.030 to +0.010.")
+
+
 def test_what_the_floor_costs(tmp_path):
     ours = [content("tnp_d", preset="paper", rbf=1.2), content("cnp", preset="paper", rbf=0.2)]
-    (said,) = FINDINGS["cmanp/table4_paper"](results(tmp_path / "published", *ours))
-    assert "floor" not in said.text
+    for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "published", *ours)):
+        assert "floor" not in said.text
     both = results(tmp_path / "both", *ours, content("cnp", std="same", preset="paper", rbf=0.45))
     *_, said = FINDINGS["cmanp/table4_paper"](both)
     assert said.text.endswith("is their floor of 0.1: CNP 0.20 with the floor, 0.45 without, 25%.")
