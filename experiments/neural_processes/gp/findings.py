@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, facts, seeds_of
-from experiments.neural_processes.gp.tables import KERNELS, chosen_results, table4
-from experiments.neural_processes.paper_numbers import TABLE4
+from experiments.neural_processes.gp.tables import KERNELS, chosen_results, row_label, table4
 from kvq_jax.models import MODELS, family
 
 _PAPER_STEPS, _NEAR = 100_000, 0.05
@@ -43,14 +42,10 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     cells = {model: result for (model, std), result in chosen_results(own).items() if std == "published"}
     for model, result in cells.items():
         label, numbers = MODELS[model].label, []
-        for kernel in ("rbf", "matern"):
-            head = KERNELS[kernel]
-            ours, beside = number.cell(label, head), ""
-            if kernel in TABLE4.get(model, ()):
-                paper = number(label, f"{head}, paper")
-                apart.append(ours.mean - paper)
-                beside = f" (the paper {paper})"
-            numbers.append(f"{ours.text()} on {head}{beside}")
+        for head in (head for head in KERNELS.values() if f"{head}, paper" in number.columns):
+            ours, paper = number.cell(label, head), number.known([label], f"{head}, paper").get(label)
+            numbers.append(f"{ours.text()} on {head}" + (f" (the paper {paper})" if paper is not None else ""))
+            apart += [ours.mean - paper] if paper is not None else []
         told.append(f"{label}, {seeds_of(facts([result], metric))}, {listed(numbers)}")
     functions = facts(cells.values(), metric)["n"]
     yield Finding(
@@ -66,17 +61,23 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
 
 
 def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:
-    """What models gain whose standard deviation loses its floor, as a share of what they lack to TNP-D, which has none.
+    """What models gain that take TNP-D's exponential for their deviation with a floor, as a share of what they lack.
 
     `cells` are the models and stds of the table.
     """
     told, head = [], KERNELS["rbf"]
-    for label in (MODELS[model].label for model, std in cells if std == "same"):
-        floored, free, of_tnp = (number(row, head) for row in (label, f"{label}, same std", "TNP-D"))
-        share = (free - floored) / (of_tnp - floored)
-        told.append(f"{label} {digits(floored)} with the floor, {digits(free)} without, {share:.0%}")
+    for model in (model for model, std in cells if std == "same" and (model, "published") in cells):
+        published, same = (number.cell(row_label(model, std), head) for std in ("published", "same"))
+        share = (same.mean - published.mean) / (number("TNP-D", head) - published.mean)
+        floor = published.run.config["model"]["std_floor"]
+        told.append(
+            f"{row_label(model, 'published')} {published.text()} with its floor of {floor} and {same.text()} without, "
+            f"{share:.0%} of what it lacks to TNP-D"
+        )
     if told:
-        yield Finding(f"How much of what models lack to TNP-D on {head} is their floor of 0.1: {'; '.join(told)}.")
+        yield Finding(
+            f"The exponential of TNP-D in place of a standard deviation with a floor, {head}: {'; '.join(told)}."
+        )
 
 
 FINDINGS = {"cmanp/table4": table, "cmanp/table4_paper": published}

@@ -36,6 +36,11 @@ def has_floor(model: str) -> bool:
     return getattr(MODELS[model].cls, "std_floor", 0.0) > 0
 
 
+def row_label(model: str, std: str) -> str:
+    """'CNP', or 'CNP, same std': the name of a row of Table 4."""
+    return MODELS[model].label + (", same std" if std == "same" else "")
+
+
 def table4(results: Sequence[Result]) -> Table | None:
     """Our log-likelihoods beside the paper's and those of the true kernel's posterior; None without results."""
     cells = chosen_results(results)
@@ -84,7 +89,7 @@ def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list
     """The rows of all models measured by one of the two likelihoods, and the oracle's."""
     models = [model for model in family("neural_process") if kind(model) == likelihood]
     wanted = [(model, "published") for model in models] + [(model, "same") for model in models if has_floor(model)]
-    labels = [MODELS[model].label + (", same std" if std == "same" else "") for model, std in wanted]
+    labels = [row_label(*which) for which in wanted]
     found = [cells.get(which) for which in wanted]
     columns = [[result.steps if result else MISSING for result in found] + [""]]
     for kernel in KERNELS:
