@@ -18,7 +18,7 @@ from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.tables import KERNELS, title
 from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
-from kvq_jax.models import MODELS
+from kvq_jax.models import MODELS, family
 
 CONFIGS = tables.CONFIGS
 _BAND = 2  # standard deviations on each side
@@ -50,7 +50,8 @@ def functions(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     name = f"gp_functions_{kernel}"
     cells = _required(results, name)
     cells = {model: cells[model, "published"] for model in MODELS if (model, "published") in cells}
-    return _functions(cells, lambda model: MODELS[model].label, "every model", folder / f"{name}.png", kernel)
+    whose = f"{len(cells)} of {len(family('neural_process'))} models"
+    return _functions(cells, lambda model: MODELS[model].label, whose, folder / f"{name}.png", kernel)
 
 
 def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
