@@ -31,7 +31,7 @@ episodes with 15 queries. The paper leaves open, and we chose:
 - First-order MAML, which is what the paper quotes; --config.model.first_order=False for the other.
 
 `quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and Adam with a rate that falls to 0. Its steps
-take two to five minutes on two CPU cores, evaluation included.
+take four to eleven minutes on one CPU core, evaluation included.
 """
 
 from ml_collections import ConfigDict

@@ -16,9 +16,9 @@ smoothing=little, some or much gives every operator the scale that its theory as
 of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of the least
 validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
 
-A cell of `quick` takes a minute or two on one core. constrained_intention, which solves a quadratic program for every
-column of every head, takes up to ten; operators that compare all pairs of points or factor their kernel take ten to
-forty on pixels.
+A cell of `quick` takes half a minute to some minutes on one core, with the three seeds of `smoothing` up to fourteen.
+constrained_intention, which solves a quadratic program for every column of every head, takes up to eighteen; operators
+that compare all pairs of points or factor their kernel up to twenty-four on pixels.
 """
 
 from typing import Any

@@ -9,7 +9,8 @@ Everything else is that of gp.py (data=gp) and of images.py. attention= is what 
 uniform             the mean of the values, for every target: the deterministic path of NP
 laplace             softmax of -|x - x'|_1, on the coordinates themselves
 dot_product         softmax of k(x)'k(x') / sqrt(d), one head
-multihead           eight heads of it, each with projections of its own: the block of the released code
+multihead           eight heads of it, each with projections of its own: the block of the released code, but that
+                    scores are divided by sqrt(d) of a head
 stacked_multihead   the same, after two layers of self-attention in both encoders
 own                 what the model has: for ANP eight heads, scaled by sqrt(hidden), after one such layer
 

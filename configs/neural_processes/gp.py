@@ -94,7 +94,7 @@ EDITS = {
         "train": dict(steps=3000, seeds=1, size_classes=4, log_every=100, validate_every=500, checkpoint_every=500),
         "evaluation": dict(validation_batches=8, tasks=1000, batch_size=8),
     },
-    # One to six minutes each on two idle cores, with the evaluation. CMANP is slow to begin to learn.
+    # As many as some minutes of two idle cores give. CMANP is slow to begin to learn.
     "preset=quick,model=cnp|np": {"train": dict(steps=5000)},
     "preset=quick,model=canp": {"train": dict(steps=2500)},
     "preset=quick,model=anp|bnp": {"train": dict(steps=2000)},

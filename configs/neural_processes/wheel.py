@@ -11,8 +11,8 @@ protocol=code   as released by TNP and LBANP; the numbers of Table 7 are of this
                 step, 2,000 fixed rounds for each radius that hold all training locations, rewards of std 0.05 and 0.01
 protocol=text   eight fresh wheels in every step, fresh rounds for each of the 50 runs, and rewards of std 0.01. (The
                 text prints N(., 0.012), a lost exponent: 0.01^2)
-drop=published  TNP-D to CMANP learn from contexts of which half the rewards are noise, as in the histories that they
-                play on; CNP to BANP learn from all rewards
+drop=published  TNP-D to CMANP, and Intention CMANP, learn from contexts of which half the rewards are noise, as in the
+                histories that they play on; CNP to BANP, and Intention ANP, learn from all rewards
 drop=all        noise for all. The loss of CNP to BANP is then the likelihood of the targets, as that of LBANP: their
                 own would judge them on the noise
 
@@ -99,7 +99,7 @@ EDITS = {
         "evaluation": dict(rounds=500, seeds=5, batch_size=5, last=125),
     },
     "preset=quick,model=lbanp|cmanp|intention_cmanp": {"model?": dict(num_latents=8, num_block_latents=8)},
-    # Three to six minutes each on one idle core. Self-attention of eight heads over the context is dear.
+    # As many as some minutes of an idle core give. Self-attention of eight heads over the context is dear.
     "preset=quick,model=cnp|np": {"train": dict(steps=25_000)},
     "preset=quick,model=intention_anp": {"train": dict(steps=12_000)},
     "preset=quick,model=canp": {"train": dict(steps=8000)},

@@ -10,7 +10,8 @@ source     celeba, the default of `paper`, reads DATA/celeba with list_attr_cele
 form, op   as in max.py
 
 The paper says what its sets are and that 1000 of them are judged together. The rest is ours: the network (four SABs, as
-an author has said; experiments/set_transformer/anomaly), faces of 32 x 32 pixels, rate, batch and steps.
+an author has said; experiments/set_transformer/anomaly), faces of 32 x 32 pixels, rate, batch, steps, and
+the weights of the best validation loss.
 """
 
 from ml_collections import ConfigDict

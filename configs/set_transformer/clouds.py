@@ -11,8 +11,8 @@ data      hdf5, the default of `paper`, and off read ModelNet40 (experiments/dat
 form, op  as in max.py
 
 `paper` has two ISABs of width 256 with 16 inducing points, PMA and a linear layer, and 64 clouds in a batch. Ours are
-the number of steps, the network of rFF + Pooling, how clouds to train on are turned and scaled, and that nothing drops
-out.
+the number of steps, the weights of the best validation loss, the network of rFF + Pooling, how clouds to train on are
+turned and scaled, and that nothing drops out.
 `quick` has a quarter of the width, and steps that shrink with the number of points.
 """
 

@@ -4,6 +4,7 @@ import dataclasses
 import html.parser
 import re
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from experiments import catalogue
 from experiments.harness.findings import said
 from experiments.harness.results import Result, load_results
+from experiments.harness.tables import render
 from scripts.reports import page
 from scripts.reports.contents import findings_of, papers_of
 from tests.processes import ROOT
@@ -52,6 +54,32 @@ def test_the_readme_has_the_times_that_were_measured():
     measured = (RESULTS / "benchmarks" / "np_two_cpu_cores.txt").read_text()
     said = re.findall(r"[\d.]+ (?:s|GiB|GFLOP/s)\b", text)
     assert len(said) == 6 and [number for number in said if number not in measured] == []
+
+
+def test_stored_tables_are_those_of_the_results(results):
+    paths = sorted((RESULTS / "tables").rglob("*.md"))
+    assert len(paths) > 20
+    for path in paths:
+        stem = path.relative_to(RESULTS / "tables").with_suffix("").as_posix()
+        name = stem.removesuffix("_paper")
+        table = catalogue.find("tables", name)([each for each in results if name == stem or each.preset == "paper"])
+        assert path.read_text() == render(table, "md", stem), f"python -m scripts.tables --table {name}"
+
+
+def test_the_index_of_configs_has_the_costs_that_were_measured(results):
+    rows = re.findall(r"(configs/[\w/]+)\.py:.*?` \| ([^|]*) \|", (ROOT / "configs" / "README.md").read_text())
+    told = {path.removeprefix("configs/"): cost for path, cost in rows}
+    measured = {name: cost for name in told if (cost := cost_of(name, results))}
+    assert len(measured) > 20 and measured == {name: told[name] for name in measured}
+
+
+def cost_of(name: str, results: list[Result]) -> str | None:
+    """'3 minutes (1 to 26)': the median of what runs of `quick` took, with the least and the most; None: no run."""
+    times = [result.content["wall_time_s"] for result in results if (result.name, result.preset) == (name, "quick")]
+    if not times:
+        return None
+    least, middle, most = (max(1, round(of(times) / 60)) for of in (min, statistics.median, max))
+    return f"{middle} minute{'s' * (middle > 1)}" + (f" ({least} to {most})" if least < most else "")
 
 
 @pytest.mark.parametrize("name", catalogue.names("findings"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, comparable, facts
+from experiments.harness.results import Result, comparable, facts, seeds_of
 from experiments.harness.tables import Cell, Table, measured, median
 from experiments.regression.labels import label, model_of
 from kvq_jax.models import WEIGHT_REGRESSORS
@@ -68,7 +68,7 @@ def figure3(results: Sequence[Result]) -> Table | None:
     own = own_results(results)
     told = facts(own, "trained/mse")
     caption = (
-        f"Preset {told['preset']}, {own[0].content['steps']} steps: smallest size tried, doubling from 2, whose "
+        f"Preset {told['preset']}, {own[0].content['steps']} steps, {seeds_of(told)}: smallest size tried, doubling from 2, whose "
         f"squared error of a weight is at most {threshold:g} (variance of a weight: 1), by the mean or the median over "
         "tasks; > s: not reached by any size up to s. Least squares itself is exact. The paper prints no numbers and "
         "no threshold for this figure."

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, facts, seeds_of
+from experiments.harness.results import Result, facts, seeds_of, several
 from experiments.neural_processes.gp.tables import KERNELS, chosen_results, row_label, table4
 from kvq_jax.models import MODELS, family
 
@@ -47,10 +47,8 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
             numbers.append(f"{ours.text()} on {head}" + (f" (the paper {paper})" if paper is not None else ""))
             apart += [ours.mean - paper] if paper is not None else []
         told.append(f"{label}, {seeds_of(facts([result], metric))}, {listed(numbers)}")
-    functions = facts(cells.values(), metric)["n"]
-    yield Finding(
-        f"At the published protocol, {_PAPER_STEPS} steps, and over {functions} functions: {'; '.join(told)}."
-    )
+    functions, steps = facts(cells.values(), metric)["n"], several(result.steps for result in cells.values())
+    yield Finding(f"At the published protocol, {steps} steps, and over {functions} functions: {'; '.join(told)}.")
     if apart:
         near = sum(abs(each) <= _NEAR for each in apart)
         yield Finding(

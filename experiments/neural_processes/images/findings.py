@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed, ranking
-from experiments.harness.results import Result
+from experiments.harness.results import Result, several
 from experiments.harness.tables import within_error
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
 from experiments.neural_processes.likelihoods import log_likelihood
@@ -44,12 +44,16 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
     names = [row.label for row in family("neural_process").values() if row.cls.likelihood == "marginal"]
     found, smooth = number.known(names, head), number("Gaussian process", head)
     order = sorted(found, key=found.get, reverse=True)
-    above = [name for name in order if found[name] > smooth]
+    cells, ceiling = {name: number.cell(name, head) for name in order}, number.cell("Gaussian process", head)
+    level = [name for name in order if within_error(cells[name], ceiling)]
+    data = several(cell.run.content["facts"]["data"] for cell in cells.values())
+    above = [name for name in order if found[name] > smooth and name not in level]
+    beside = f", {listed(level)} within the joint error of it" if level else ""
     yield Finding(
-        f"On faces of 32x32 pixels {listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian "
+        f"On faces of 32x32 pixels, {data}, {listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian "
         f"process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
-        f"{digits(smooth)}: {listed(above)} above it after these short runs, the others below.",
-        0 < len(above) < len(order),
+        f"{digits(smooth)}: {listed(above)} above it after these short runs{beside}, the others below.",
+        0 < len(above) < len(order) - len(level),
     )
     yield from _more_pixels(results, "celeba32")
 
@@ -65,7 +69,8 @@ def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:
         ]
         gains = all(many.mean - few.mean > few.error + many.error for few, many in ends)
         (gain if gains else stay).append(MODELS[model].label)
-    but = f"; these short runs have not taught {listed(stay)} to use them" if stay else ""
+    where = "in one part or both" if data == "emnist" else "or below 0"
+    but = f"; the gain of {listed(stay)} is within the errors, {where}" if stay else ""
     yield Finding(
         f"More observed pixels, more likelihood: from {counts[0]} to {counts[-1]} pixels on {data}, for {listed(gain)}"
         f"{but}.",

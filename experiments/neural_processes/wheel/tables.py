@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from experiments.harness.results import Result, comparable, facts
@@ -62,7 +62,7 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
     caption = (
         "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation "
         f"over {_told(first)}. The best model of a column, and those whose deviations reach it, in bold. "
-        f"{_note(first)} The paper: 2000 rounds, 50 orders, 100000 steps."
+        f"{_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
     title = "Wheel bandit (CMANP paper, Table 7)" + (f": {reading}" if reading != PUBLISHED else "")
@@ -81,7 +81,7 @@ def run_table(results: Sequence[Result]) -> Table:
     rows.insert(1, (f"{label}, paper", [printed(TABLE7, model, delta) for delta in deltas]))
     caption = (
         f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of "
-        f"the last {result.config['evaluation']['last']} rounds. {_note(result)} {result.steps} steps."
+        f"the last {result.config['evaluation']['last']} rounds. {_note(results)} {result.steps} steps."
     )
     told = facts(results, f"trained/cumulative@{deltas[0]}")
     return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=told)
@@ -103,9 +103,17 @@ def _told(result: Result) -> str:
     return f"{evaluation['seeds']} {what}, {evaluation['rounds']} rounds each"
 
 
-def _note(result: Result) -> str:
-    dropped = {"published": "in training from TNP-D on, as published", "all": "in training for all models"}
-    return f"Preset {result.preset}, {_reading(result)}; half of the rewards dropped {dropped[result.axes['drop']]}."
+def _note(results: Collection[Result]) -> str:
+    """Preset, reading, and which models learn from contexts of which half the rewards are noise."""
+    first = next(iter(results))
+    noisy = [MODELS[result.axes["model"]].label for result in results if _drops(result)]
+    told = f"half of the rewards dropped in training of {', '.join(noisy)}" if noisy else "no rewards dropped in training"
+    return f"Preset {first.preset}, {_reading(first)}; {told}."
+
+
+def _drops(result: Result) -> bool:
+    """TNP-D drops by itself, the others have it from the task."""
+    return max(result.config["task"]["drop"], result.config["model"].get("drop_y", 0)) > 0
 
 
 def _reading(result: Result) -> Reading:

@@ -33,10 +33,11 @@ def memory(results: Sequence[Result]) -> Iterator[Finding]:
     nll, accuracy, papers = (
         [number(name, column) for name in names] for column in ("Mooc NLL", "Mooc accuracy", "Mooc accuracy, paper")
     )
+    data = number.cell(names[0], "Mooc NLL").run.content["facts"]["data"]
     told = [f"{name} {digits(of, 3)} nats and {100 * right:.0f} %" for name, of, right in zip(names, nll, accuracy)]
     does = "has less accuracy" if accuracy[1] < accuracy[0] else "does not have less accuracy"
     yield Finding(
-        f"Next events of Mooc, negative log-likelihood per event and accuracy of the mark: {listed(told)}. With "
+        f"Next events of {data}, negative log-likelihood per event and accuracy of the mark: {listed(told)}. With "
         f"constant memory the model {does}; in the paper it is {100 * papers[1]:.1f} against {100 * papers[0]:.1f} %."
     )
 
