@@ -22,7 +22,7 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
-from experiments.harness.run_directory import locked, write_bytes
+from experiments.harness.run_directory import is_put_aside, locked, write_bytes
 from scripts.reports import card
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
@@ -41,21 +41,34 @@ def _collect(argv: list[str]) -> None:
     if not chosen:
         raise UserError(f"no result of {' or '.join(_PRESET.value)} below {_RUNS.value}")
     copies = [_copies(result) for result in chosen]  # all are read before the first is written
+    kept, released = Path(_RESULTS.value), Path(_RESULTS.value) / "weights"
+    places = _different({result.folder: kept / result.name / result.folder.name for result in chosen})
+    if _WEIGHTS.value:
+        _different({result.folder: card.place_of(result, released) for result in chosen})
     for result, files in zip(chosen, copies):
-        place = Path(_RESULTS.value) / result.name / result.folder.name
+        place = places[result.folder]
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_bytes(place / name, content)
         print(place)
         if _WEIGHTS.value:
-            print(card.release(result, Path(_RESULTS.value) / "weights") or f"{result.folder} keeps no weights")
+            print(card.release(result, released) or f"{result.folder} keeps no weights")
+
+
+def _different(places: dict[Path, Path]) -> dict[Path, Path]:
+    """`places` of run folders. Raises UserError where two runs would be written to one."""
+    taken: dict[Path, Path] = {}
+    for run, place in places.items():
+        if taken.setdefault(place, run) != run:
+            raise UserError(f"{taken[place]} and {run} would both be written to {place}")
+    return places
 
 
 def _copies(result: Result) -> dict[str, bytes]:
     """File name -> what is kept of it. Raises UserError where a file is missing or damaged."""
-    paths = {name: result.folder / name for name in ("result.json", "examples.npz")}
+    paths = {name: result.folder / name for name in ("examples.npz", "result.json")}
     arrays = read_examples(paths["examples.npz"])
-    files = {name: path.read_bytes() for name, path in paths.items()}
+    files = {name: path.read_bytes() for name, path in paths.items()}  # the result last: it says that all is there
     kept = {name: array for name, array in arrays.items() if array.dtype != np.uint8 and not name.startswith(DATA)}
     if len(kept) < len(arrays):
         packed = io.BytesIO()
@@ -67,6 +80,7 @@ def _copies(result: Result) -> dict[str, bytes]:
 def _hand_over(runs: Path, place: Path) -> None:
     """Copies the runs that can go on from a checkpoint. Raises UserError where there are none, or one is at work."""
     folders = sorted({path.parents[2] for path in runs.rglob("checkpoints/latest/*") if path.name.isdigit()})
+    folders = [folder for folder in folders if not is_put_aside(folder.relative_to(runs))]
     folders = [folder for folder in folders if not (folder / "result.json").exists()]
     if not folders:
         raise UserError(f"no run with a checkpoint and without a result below {runs}")
@@ -78,8 +92,9 @@ def _hand_over(runs: Path, place: Path) -> None:
                 kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
                 for last in sorted(kept, key=lambda path: int(path.name))[-1:]:
                     shutil.copytree(last, target / last.relative_to(folder))
-            for name in ("config.json", "metrics.jsonl"):
-                shutil.copy2(folder / name, target / name)
+            for name in ("config.json", "metrics.jsonl", "origin.json"):
+                if (folder / name).exists():
+                    shutil.copy2(folder / name, target / name)
         print(target)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import jax
 from absl import flags
 
-from experiments.harness import command_line, weights
+import kvq_jax
+from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.tensor_files import read_tensors
 from experiments.neural_processes.import_weights import TORCH_NAMES, UNTOLD, bounded, import_weights, parse_changes
@@ -35,7 +36,7 @@ def _import(argv: list[str]) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: --out takes a new folder")
     made = import_weights(_MODEL.value, read_tensors(Path(_WEIGHTS.value)), parse_changes(_SET.value))
-    weights.save(folder, made.module, {"params": made.params})
+    kvq_jax.save(folder, made.module, {"params": made.params})
     print(f"{folder}: {sum(leaf.size for leaf in jax.tree.leaves(made.params)):,} parameters")
     known = {field: value for field, value in made.model.items() if field not in made.assumed}
     for said, fields in (("known", known), ("assumed, as published (--set changes it)", made.assumed)):

@@ -12,6 +12,7 @@ from absl import flags
 
 from experiments.harness import command_line
 from experiments.harness.results import load_results
+from experiments.harness.run_directory import write_text
 from scripts.reports import page
 from scripts.reports.contents import findings_of, papers_of
 
@@ -29,7 +30,7 @@ def _write(argv: list[str]) -> None:
     if _ONLY.value == "all":
         written["index.html"] = page.html(papers_of(results, findings), len(results))
     for name, text in written.items():
-        (folder / name).write_text(text)
+        write_text(folder / name, text)
         print(folder / name)
 
 

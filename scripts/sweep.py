@@ -221,7 +221,7 @@ def _pending(
             continue
         begun.add(path)
         done = (path / "result.json").exists()
-        alike = [content for content in finished if content["overrides"] == cell.overrides_as_stored]
+        alike = [content for content in finished if content.get("overrides", {}) == cell.overrides_as_stored]
         reason = None if done else unneeded(cell.config, alike)
         before = None if done or reason or _RETRY.value else failures.remembered(root, path)
         if before:
@@ -233,7 +233,11 @@ def _pending(
             say(f"skip, not needed: {name}:{cell.text}: {reason}")
         told = reason
         if done:
-            finished.append(load_results([path])[0].content)
+            try:
+                finished.append(load_results([path])[0].content)
+            except UserError as error:  # of one cell: the others go on
+                print(f"error: {cell.text}: {error}", file=sys.stderr)
+                failed.append(error.exit_code)
         elif not (reason or before or _DRY_RUN.value):
             yield cell, path
 

@@ -19,8 +19,8 @@ U(0.5, 2), noise N(0, 0.01^2 I), batches of 64, 100k steps; alpha starts at 0.1 
 norm 1.
 
 `quick` has narrower networks, fewer steps and a larger rate that falls to 0. Its three seeds take half a minute to four
-minutes a model on one busy core, those of MAML thirteen. There Intention as a regressor ends within twice the error of affine
-least squares.
+minutes a model on one busy core, those of MAML thirteen. There Intention as a regressor ends within twice the error of
+affine least squares.
 """
 
 from ml_collections import ConfigDict

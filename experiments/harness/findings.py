@@ -42,18 +42,17 @@ class Numbers:
             raise Unsaid("no result of the table that this is read from")
 
     def __call__(self, row: str, column: str) -> float:
-        """A mean. Raises Unsaid where the cell is missing or not finite, KeyError where the table has no such cell."""
+        """A mean. Raises Unsaid where the cell is missing or not finite."""
         cell = self.cell(row, column)
         if not isinstance(cell, Cell) or not cell.known:
             raise Unsaid(f"{self._table.title}: {row}, {column} is missing")
         return cell.mean
 
     def cell(self, row: str, column: str) -> Cell | str:
-        """A cell as it stands in the table. Raises KeyError."""
-        heads = list(self._table.columns[1:])
-        if column not in heads:
-            raise KeyError(f"{self._table.title} has no column {column}")
-        return dict(self._table.rows)[row][heads.index(column)]
+        """A cell as it stands in the table. Raises Unsaid where the table has no such row or column."""
+        if row not in self.rows or column not in self.columns:
+            raise Unsaid(f"{self._table.title} has no {row}, {column}")
+        return dict(self._table.rows)[row][self.columns.index(column)]
 
     def known(self, rows: Iterable[str], column: str) -> dict[str, float]:
         """Row -> mean, of those rows whose cell is a finite number."""
@@ -100,7 +99,9 @@ def _places(number: float, significant: int) -> int:
 
 
 def listed(words: Sequence[str]) -> str:
-    """'a', 'a and b', 'a, b and c'."""
+    """'none', 'a', 'a and b', 'a, b and c'."""
+    if not words:
+        return "none"
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 

@@ -35,6 +35,7 @@ from experiments.harness.run_directory import (
 )
 from experiments.harness.settings import build, check_sections
 from experiments.harness.step import Program, TrainState, make_program
+from kvq_jax import saved
 from kvq_jax.domains import Count, Seed
 
 # An experiment adds its own sections to these, in its SECTIONS.
@@ -102,6 +103,10 @@ def launch(
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
         origin = provenance(config.experiment)  # before the work: files may change while it goes on
+        first = directory.origin(origin) if directory else origin
+        if first["code"] != origin["code"]:
+            console.print(f"note: the run was begun with other code, {first['code_version']}", soft_wrap=True)
+            origin = origin | {"begun_with": first}
         outcome, examples = work(path, directory, console)
         content = {
             "name": config.name,
@@ -231,7 +236,7 @@ def _keep_weights(
     try:
         for index, seed in enumerate(seeds):
             own = jax.tree.map(lambda leaf: leaf[index], variables)  # noqa: B023
-            weights.save(path / "weights" / str(seed), experiment.model, own)
+            saved.save(path / "weights" / str(seed), experiment.model, own)
     except ValueError as error:
         console.print(f"note: the run keeps no weights: {error}", soft_wrap=True)
 

@@ -91,9 +91,10 @@ def train(
         while step < settings.steps:
             state, metrics = chunk(state, data["train"])
             metrics = jax.device_get(metrics)
-            _check_finite(metrics["loss"], step, latest)
+            _check_finite(metrics, step, latest)
             record.step = step = step + settings.log_every
             clock.steps += settings.log_every
+            improved = False
             row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}
             row["seed_losses"] = [float(loss) for loss in metrics["loss"].mean(0)]
             if step % settings.validate_every == 0 or step == settings.steps:
@@ -103,11 +104,13 @@ def train(
                     raise Diverged(_divergence("validation loss", step, latest))
                 row["validation_loss"] = loss
                 record.validation_losses.append((step, loss))
-                if record.best_loss is None or loss < record.best_loss:
+                improved = record.best_loss is None or loss < record.best_loss
+                if improved:
                     record.best_loss, record.best_step = loss, step
                     best.save(step, state, record)
             record.wall_time_s, record.steps_per_second = clock.total, clock.speed or record.steps_per_second
-            saves = step % settings.checkpoint_every == 0 or step == settings.steps
+            # With every best state a latest one: the record of the latest never names a best that was let go.
+            saves = improved or step % settings.checkpoint_every == 0 or step == settings.steps
             if directory:
                 directory.append_metrics(row)
                 record.metrics_digest = directory.metrics_digest() if saves else ""
@@ -137,10 +140,13 @@ class _Clock:
         return self.steps / (time.monotonic() - self._begun) if self.steps else 0.0
 
 
-def _check_finite(losses: np.ndarray, step: int, latest: Checkpoints) -> None:
-    bad = np.argwhere(~np.isfinite(losses))
-    if len(bad):
-        raise Diverged(_divergence(f"loss of seed number {bad[0][1]}", step + int(bad[0][0]) + 1, latest))
+def _check_finite(metrics: dict[str, np.ndarray], step: int, latest: Checkpoints) -> None:
+    """The loss of every step and seed, and its gradient, which the state already has in it."""
+    for name in ("loss", "gradient_norm"):
+        bad = np.argwhere(~np.isfinite(metrics[name]))
+        if len(bad):
+            what = f"{name.replace('_', ' ')} of seed number {bad[0][1]}"
+            raise Diverged(_divergence(what, step + int(bad[0][0]) + 1, latest))
 
 
 def _divergence(what: str, step: int, latest: Checkpoints) -> str:

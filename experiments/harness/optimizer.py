@@ -26,11 +26,16 @@ class OptimizerSettings:
 
 
 def _exponential(s: OptimizerSettings, steps: int) -> optax.Schedule:
-    return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, transition_begin=s.decay_begin)
+    return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, transition_begin=_begin(s))
 
 
 def _drop(s: OptimizerSettings, steps: int) -> optax.Schedule:
-    return optax.piecewise_constant_schedule(s.learning_rate, {s.decay_begin: s.decay_rate})
+    return optax.piecewise_constant_schedule(s.learning_rate, {_begin(s): s.decay_rate})
+
+
+def _begin(s: OptimizerSettings) -> int:
+    """decay_begin among the steps after the warm-up, which schedules count."""
+    return max(s.decay_begin - s.warmup_steps, 0)
 
 
 _SCHEDULES = {

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.errors import UserError, first_line
+from experiments.harness.run_directory import is_put_aside
 
 # What reading a damaged .npz raises.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 PRESETS = ("paper", "quick", "tiny")  # the most serious first
-_OLD = ".old-"
 _DIGEST = "digest"
 _KEYS = {"name": str, "axes": dict, "config": dict, "config_hash": str, "metrics": dict}
 
@@ -134,7 +134,7 @@ def load_results(folders: Iterable[Path], preset: str | None = None) -> list[Res
     found: dict[str, Result] = {}
     for source, folder in enumerate(folders):
         for path in sorted(folder.rglob("result.json")):
-            if not any(_OLD in part for part in path.relative_to(folder).parts):  # moved away by --restart
+            if not is_put_aside(path.relative_to(folder)):
                 result = Result(path.parent, read(path), source)
                 found.setdefault(result.content["config_hash"], result)
     return [result for result in found.values() if preset in (None, result.preset)]
@@ -149,9 +149,10 @@ def comparable(
 ) -> dict[Any, Result]:
     """Cell -> the result that fills it: what may stand in one table or figure.
 
-    Results are chosen by data first, so that a stand-in never hides real data, whatever its preset; then by preset,
-    that which fills the most cells, of equals the most serious; then by variant. If two runs claim a cell (one has
-    overrides, say), the earlier folder wins, and stderr says so.
+    An evaluation of given weights (--weights) is no training, and fills none. Results are chosen by data first, so that
+    a stand-in never hides real data, whatever its preset; then by preset, that which fills the most cells, of equals
+    the most serious; then by variant. If two runs claim a cell (one has overrides, say), the earlier folder wins, and
+    stderr says so.
 
     Args:
       results: of any experiments, in the order of `load_results`.
@@ -163,7 +164,7 @@ def comparable(
     Raises:
       UserError: two results of one folder claim one cell.
     """
-    own = _least([result for result in results if result.name == name], data)
+    own = _least([result for result in results if result.name == name and "weights" not in result.config], data)
     filled = {preset: {cell(result) for result in own if result.preset == preset} for preset in PRESETS}
     preset = max(PRESETS, key=lambda preset: len(filled[preset]))  # one table never mixes two
     found: dict[Any, Result] = {}
@@ -177,6 +178,22 @@ def comparable(
             raise UserError(f"{claim}: keep one out of --results")
         print(f"note: {claim}: the earlier folder wins", file=sys.stderr)
     return found
+
+
+def of_one_data(results: Iterable[Result], group: Callable[[Result], Hashable], *told: str) -> list[Result]:
+    """The results of each group whose facts `told` are those of its first; stderr says which are left out.
+
+    A part of a data set, or another unit, is no stand-in for the rest of a column.
+    """
+    kept, first = [], {}
+    for result in results:
+        own = tuple(result.content["facts"].get(name) for name in told)
+        other = first.setdefault(group(result), own)
+        if own == other:
+            kept.append(result)
+        else:
+            print(f"note: left out: {result.folder}: {own} beside {other}", file=sys.stderr)
+    return kept
 
 
 def facts(results: Iterable[Result], metric: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The folder of one run: config.json, metrics.jsonl, checkpoints/, examples.npz, result.json.
+"""The folder of one run: config.json, origin.json, metrics.jsonl, checkpoints/, examples.npz, result.json.
 
 A folder belongs to one config. Files are written under a temporary name and then moved, so a run that is killed leaves
 either the old file or the new one.
@@ -24,8 +24,9 @@ from experiments.harness.errors import Diverged, UserError
 from kvq_jax.files import UNFINISHED, moved_into
 
 AFRESH = "--restart begins afresh and keeps the old folder"
-_METRICS, _ERROR = "metrics.jsonl", "error.txt"
-_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR}
+_METRICS, _ERROR, _ORIGIN = "metrics.jsonl", "error.txt", "origin.json"
+_OLD = ".old-"
+_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR, _ORIGIN}
 
 _NAME_LENGTH = 100  # letters of overrides in the name of a run folder
 _UNFIT = re.compile(r"[^\w.=+-]+", re.ASCII)  # letters that a folder name does without
@@ -86,12 +87,13 @@ class RunDirectory:
     def errors_kept(self) -> Iterator[None]:
         """Within it, an error that nobody foresaw leaves its traceback in error.txt, and says so in its notes.
 
-        Bad input that shows only here, as in a measurement, removes the folder that this process made.
+        Bad input that shows only here, as in a measurement, removes the folder that this process made, if no work is
+        in it yet.
         """
         try:
             yield
         except UserError:
-            if not self._begun:
+            if not self._begun and not any((self.path / name).exists() for name in (_METRICS, "result.json")):
                 self._lock.close()
                 shutil.rmtree(self.path)
             raise
@@ -102,6 +104,15 @@ class RunDirectory:
                 write_text(self.path / _ERROR, traceback.format_exc())
                 error.add_note(f"the traceback is in {self.path / _ERROR}")
             raise
+
+    def origin(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the first process of this run gave here: its provenance. `now`: that of this process."""
+        file = self.path / _ORIGIN
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if now.keys() == (first := json.loads(file.read_bytes())).keys():
+                return first
+        write_text(file, json.dumps(now) + "\n")
+        return now
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
@@ -213,9 +224,14 @@ def write_bytes(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def is_put_aside(path: Path) -> bool:
+    """Whether --restart renamed a folder of `path`."""
+    return any(_OLD in part for part in path.parts)
+
+
 def _unused(path: Path) -> Path:
     """path.old-1, path.old-2, ...: the first that does not exist."""
     number = 1
-    while (candidate := path.with_name(f"{path.name}.old-{number}")).exists():
+    while (candidate := path.with_name(f"{path.name}{_OLD}{number}")).exists():
         number += 1
     return candidate

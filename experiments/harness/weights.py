@@ -10,7 +10,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from experiments.harness.errors import UserError
-from experiments.harness.experiment import PyTree, Variables
+from experiments.harness.experiment import PyTree
 from kvq_jax import saved
 from kvq_jax.fields import knobs_of
 from kvq_jax.models import MODELS
@@ -25,16 +25,8 @@ class Weights:
     digest: str
 
 
-def save(folder: Path, model: Any, variables: Variables) -> None:
-    """As kvq_jax.save, but raises UserError where the folder cannot be written."""
-    try:
-        saved.save(folder, model, variables)
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-
-
 def load(folder: Path) -> Weights:
-    """What `save`, or a run of one or more seeds (its first), left in a folder.
+    """What kvq_jax.save, or a run of one or more seeds (its first), left in a folder.
 
     Experiments compute in float32, whatever dtypes the model has. Raises UserError where it is missing or damaged, and
     for a model that is not one of kvq_jax.models.MODELS.

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits
 from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 from experiments.regression.labels import METHODS, label, model_of
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")  # in the paper's order, which has no MAML here
 # A model in another form than the preset's own has a row of its own. Form -> what its name then has behind it.
+_OWN_FORM = {"paper": "paper"}  # preset -> its own form; few-shot regressors in all others
 _FORMS = {"": "", "paper": ", the paper's form", "regression": ", few-shot regressor"}
 
 Row = tuple[str, str]  # model, form
@@ -82,11 +83,18 @@ def table_of(results: Sequence[Result], experiment: str, **words: str) -> Table 
 def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Iterator[Finding]:
     """How far Intention's error is below every baseline's, in the paper's form and in ours; build: makes the table."""
     number = Numbers(build, results)
-    for form, heading in (("paper", "In the paper's form"), ("", "As few-shot regressors of the same features")):
-        names = [_name((model, form)) for model in MODELS if model != "maml"]
-        errors = number.known(names, "MSE")
-        ours = number(names[0], "MSE")
-        best = min((name for name in errors if name != names[0]), key=errors.get)
+    first = next(iter(number.known(number.rows, "MSE")), None)
+    if first is None:
+        raise Unsaid(f"no result on {task}")
+    own = _OWN_FORM.get(number.cell(first, "MSE").run.preset, "regression")
+    forms = {"paper": "In the paper's form", "regression": "As few-shot regressors of the same features"}
+    for form, heading in forms.items():
+        names = {model: _name((model, "" if form == own else form)) for model in MODELS if model != "maml"}
+        errors = number.known([name for name in names.values() if name in number.rows], "MSE")
+        if names["intention"] not in errors or len(errors) == 1:
+            continue
+        ours = errors.pop(names["intention"])
+        best = min(errors, key=errors.get)
         yield Finding(
             f"{heading}, Intention's squared error on {task} is {digits(ours)}, the best baseline's ({_bare(best)}) "
             f"{digits(errors[best])}, {digits(errors[best] / ours)} times as much.",

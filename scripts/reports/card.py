@@ -22,10 +22,15 @@ def release(result: Result, folder: Path) -> Path | None:
         model, variables = kvq_jax.load(result.folder)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
-    place = folder / result.name / result.folder.name.removesuffix(f"-{result.content['config_hash'][:8]}")
+    place = place_of(result, folder)
     kvq_jax.save(place, model, variables)
     write_text(place / "README.md", "\n".join(_card(result, place, type(model))) + "\n")
     return place
+
+
+def place_of(result: Result, folder: Path) -> Path:
+    """folder/<paper>/<experiment>/<axes>, where a run's weights are released."""
+    return folder / result.name / result.folder.name.removesuffix(f"-{result.content['config_hash'][:8]}")
 
 
 def _card(result: Result, place: Path, model: type) -> Iterator[str]:

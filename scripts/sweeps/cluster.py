@@ -25,6 +25,7 @@ from typing import Any
 
 from experiments.harness import config_files, ending
 from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.run_directory import write_text
 from scripts.sweeps.processes import Broken, Ended, result_of
 
 _LOCAL = ("local", dict(timeout_min=60 * 24 * 30), 0)  # CLUSTER, PARAMETERS, REQUEUES of --cluster local
@@ -127,8 +128,9 @@ class Cluster:
             job = executor.job_class(executor.folder, mark.read_text(), list(tasks))
             if _is_there(job) and not job.task(0).paths.result_pickle.exists():
                 return job
-        job = self.executor.submit(Job(arguments, self.requeues))
-        mark.write_text(job.job_id)
+        with ending.undisturbed():
+            job = self.executor.submit(Job(arguments, self.requeues))
+            write_text(mark, job.job_id)
         return job
 
 

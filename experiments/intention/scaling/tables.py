@@ -68,10 +68,10 @@ def figure3(results: Sequence[Result]) -> Table | None:
     own = own_results(results)
     told = facts(own, "trained/mse")
     caption = (
-        f"Preset {told['preset']}, {own[0].content['steps']} steps, {seeds_of(told)}: smallest size tried, doubling from 2, whose "
-        f"squared error of a weight is at most {threshold:g} (variance of a weight: 1), by the mean or the median over "
-        "tasks; > s: not reached by any size up to s. Least squares itself is exact. The paper prints no numbers and "
-        "no threshold for this figure."
+        f"Preset {told['preset']}, {own[0].content['steps']} steps, {seeds_of(told)}: smallest size tried, doubling "
+        f"from 2, whose squared error of a weight is at most {threshold:g} (variance of a weight: 1), by the mean or "
+        "the median over tasks; > s: not reached by any size up to s. Least squares itself is exact. The paper prints "
+        "no numbers and no threshold for this figure."
     )
     columns = ["model", *(f"d = {d}" for d in dimensions)]
     return Table("Size that least squares takes, by dimension", columns, rows, caption, facts=told)

@@ -18,6 +18,8 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
     for likelihood, words in (("marginal", "each target alone"), ("joint", "all targets jointly")):
         names = [row.label for row in family("neural_process").values() if row.cls.likelihood == likelihood]
         found, oracle = number.known(names, head), number(f"oracle, {likelihood}", head)
+        if not found:
+            continue
         order = sorted(found, key=found.get, reverse=True)
         yield Finding(
             f"Of functions of a Gaussian process (RBF) the true posterior predicts {words} with a log-likelihood of "

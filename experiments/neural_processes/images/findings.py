@@ -50,8 +50,8 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
     above = [name for name in order if found[name] > smooth and name not in level]
     beside = f", {listed(level)} within the joint error of it" if level else ""
     yield Finding(
-        f"On faces of 32x32 pixels, {data}, {listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian "
-        f"process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
+        f"On faces of 32x32 pixels, {data}, {listed([f'{name} is at {digits(found[name])}' for name in order])}; a "
+        f"Gaussian process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
         f"{digits(smooth)}: {listed(above)} above it after these short runs{beside}, the others below.",
         0 < len(above) < len(order) - len(level),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, of_one_data, seeds_of, several
 from experiments.harness.tables import BEST, MISSING, Table, mark_best
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.complexity import tables as complexity
@@ -33,8 +33,9 @@ Cells = dict[tuple[str, str], Result]  # (model, data) -> its result
 def chosen_results(results: Sequence[Result]) -> Cells:
     """(model, data) -> result on the paper's data, all of one preset and one protocol."""
     used = {data for data, _ in PLACES}
+    own = [result for result in results if result.name == CONFIGS[0] and result.axes["data"] in used]
     return comparable(
-        [result for result in results if result.name == CONFIGS[0] and result.axes["data"] in used],
+        of_one_data(own, lambda result: result.axes["data"], "data"),
         CONFIGS[0],
         lambda result: (result.axes["model"], result.axes["data"]),
         variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),

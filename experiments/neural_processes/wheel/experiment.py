@@ -128,7 +128,7 @@ def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds
         pairs = zip(evaluation.deltas, starts, strict=True)
         return stack([published_wheel(evaluation.rounds, delta, 0, rewards, start) for delta, start in pairs])
 
-    starts = np.arange(evaluation.seeds * len(evaluation.deltas)) + 10_000 * seed
+    starts = (np.arange(evaluation.seeds * len(evaluation.deltas)) + 10_000 * seed) % 2**32  # what RandomState takes
     wheel = stack([of_seed(row) for row in starts.reshape(evaluation.seeds, -1)])
     return Rounds(wheel, np.random.RandomState(seed).randint(ARMS, size=wheel.best.shape))
 

@@ -88,9 +88,11 @@ def run_table(results: Sequence[Result]) -> Table:
 
 
 def _regret(result: Result | None, metric: str) -> Cell:
-    """The trained model's mean with the paper's ±: the standard deviation over its n seeds (of divisor n)."""
+    """The mean over trainings with the paper's ±: the standard deviation (of divisor n) over n plays, of their mean."""
     summary = result.metrics.get(f"trained/{metric}") if result else None
-    return measured(summary, errors=math.sqrt(summary["n"] - 1) if summary else 1)
+    if not summary:
+        return measured(None)
+    return measured(summary | {"sem": summary["sem_of_tasks"]}, errors=math.sqrt(summary["n"] - 1))
 
 
 def _deltas(result: Result) -> list[float]:
@@ -107,7 +109,7 @@ def _note(results: Collection[Result]) -> str:
     """Preset, reading, and which models learn from contexts of which half the rewards are noise."""
     first = next(iter(results))
     noisy = [MODELS[result.axes["model"]].label for result in results if _drops(result)]
-    told = f"half of the rewards dropped in training of {', '.join(noisy)}" if noisy else "no rewards dropped in training"
+    told = f"half of the rewards dropped in training of {', '.join(noisy)}" if noisy else "no rewards dropped"
     return f"Preset {first.preset}, {_reading(first)}; {told}."
 
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, of_one_data, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.point_processes.paper_numbers import TABLE6
 from kvq_jax.models import EVENT_MODELS
@@ -51,6 +51,7 @@ _EXPLAINED = (
 def chosen_results(results: Sequence[Result], data: Sequence[str]) -> dict[tuple[str, str], Result]:
     """(model, data) -> result, of one preset, for the data named."""
     own = [result for result in results if result.name == CONFIG and result.axes["data"] in data]
+    own = of_one_data(own, lambda result: result.axes["data"], "data", "unit")
     return comparable(own, CONFIG, lambda result: (result.axes["model"], result.axes["data"]))
 
 

@@ -42,12 +42,14 @@ def operators(results: Sequence[Result]) -> Table | None:
         for column in COLUMNS.values()
     ]
     caption = "; ".join(_told(name, own) for name, own in found.items() if own)
+    every = [_facts(own) for own in found.values() if own]
     return Table(
         "Which operators solve tasks on sets",
         ["operator", *COLUMNS],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"{caption}. Mean ± standard error over sets, and over seeds where there are several; {BEST}. No paper has "
         "this table.",
+        facts={fact: several(each[fact] for each in every) for fact in every[0]},
     )
 
 
@@ -64,9 +66,13 @@ def _cell(result: Result | None, metric: str) -> Cell:
     return measured(result and result.metrics[f"trained/{metric}"])
 
 
+def _facts(own: Mapping[str, Result]) -> dict[str, str]:
+    return facts(own.values(), next(iter(next(iter(own.values())).metrics)))
+
+
 def _told(name: str, own: Mapping[str, Result]) -> str:
     first, runs = next(iter(own.values())), own.values()
-    steps, told = several(run.steps for run in runs), facts(runs, next(iter(first.metrics)))
+    steps, told = several(run.steps for run in runs), _facts(own)
     setting = f"preset {first.preset}, {label(first)}, form={first.axes['form']}"
     return f"{name}: {setting}, {steps} steps, {seeds_of(told)}"
 

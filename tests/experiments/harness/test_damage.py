@@ -18,8 +18,9 @@ from rich.console import Console
 
 from configs import common
 from experiments.harness.checkpoints import Checkpoints, Record
-from experiments.harness.errors import UserError
+from experiments.harness.errors import Diverged, UserError
 from experiments.harness.launch import Options, launch
+from experiments.harness.loop import _check_finite
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
 from experiments.harness.results import load_results, read
@@ -199,6 +200,51 @@ def test_an_error_that_nobody_foresaw_leaves_its_traceback(config, copy, monkeyp
             run(config, copy)
     (note,) = caught.value.__notes__
     assert str(copy / "error.txt") in note and "in fails" in (copy / "error.txt").read_text()
+
+
+def test_bad_input_that_shows_after_the_training_loses_none_of_it(config, kept, tmp_path, monkeypatch):
+    def fails(*given):
+        raise UserError("what was asked for cannot be drawn")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.harness.launch.summarise", fails)
+        with pytest.raises(UserError, match="cannot be drawn"):
+            run(config, tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "latest" / "4").is_dir()
+    result, _ = run(config, tmp_path / "run")
+    assert result.content["steps"] == 4 and "begun_with" not in result.content
+
+
+def test_a_run_says_what_code_it_was_begun_with(config, copy):
+    (copy / "result.json").unlink()
+    first = json.loads((copy / "origin.json").read_text())
+    (copy / "origin.json").write_text(json.dumps(first | {"code": "0" * 16}))
+    result, told = run(config, copy)
+    assert "begun with other code" in told and result.content["begun_with"]["code"] == "0" * 16
+    assert result.content["code"] == first["code"]
+
+
+def test_the_latest_state_never_names_a_best_one_that_was_let_go(config, tmp_path, monkeypatch):
+    saved, save = [], Checkpoints.save
+
+    def noted(self, step, state, record):
+        save(self, step, state, record)
+        saved.append((self._folder.name, step, record.best_step))
+
+    monkeypatch.setattr(Checkpoints, "save", noted)
+    config.train.update(steps=12, validate_every=1, checkpoint_every=12)
+    run(config, tmp_path / "run")
+    best = [step for name, step, _ in saved if name == "best"]
+    assert len(best) > 3  # more than are kept
+    assert [(step, of) for name, step, of in saved if name == "latest"][: len(best)] == [(step, step) for step in best]
+
+
+def test_a_gradient_that_is_not_finite_ends_a_run_too(tmp_path):
+    metrics = {"loss": np.zeros((2, 3)), "gradient_norm": np.zeros((2, 3))}
+    _check_finite(metrics, 10, Checkpoints(tmp_path))
+    metrics["gradient_norm"][1, 2] = np.nan
+    with pytest.raises(Diverged, match="gradient norm of seed number 2 is not finite at step 12"):
+        _check_finite(metrics, 10, Checkpoints(tmp_path))
 
 
 def test_a_result_that_was_changed_is_refused(copy):

@@ -24,8 +24,9 @@ def test_numbers_are_found_by_row_and_column():
     for row in "AB":
         with pytest.raises(Unsaid, match=f"Errors: {row}, two is missing"):
             number(row, "two")
-    with pytest.raises(KeyError, match="no column three"):
-        number("A", "three")
+    for row, column in (("A", "three"), ("C", "one")):
+        with pytest.raises(Unsaid, match=f"Errors has no {row}, {column}"):
+            number(row, column)
     with pytest.raises(Unsaid, match="no result of the table"):
         Numbers(lambda results: None, [])
 
@@ -57,7 +58,7 @@ def test_digits_of_a_sentence(number, significant, text):
 
 
 def test_lists_of_words():
-    assert [listed(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+    assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["none", "a", "a and b", "a, b and c"]
 
 
 def test_a_ranking_begins_with_the_best():

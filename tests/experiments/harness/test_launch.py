@@ -42,6 +42,7 @@ def test_a_measurement_is_a_result_like_any_other(config, tmp_path):
         "config.json",
         "examples.npz",
         "lock",
+        "origin.json",
         "result.json",
     }
     content = json.loads((tmp_path / "run" / "result.json").read_text())

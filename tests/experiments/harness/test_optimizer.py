@@ -45,6 +45,14 @@ def test_exponential_schedule_of_the_few_shot_experiments():
     np.testing.assert_allclose(-made, [0.5 * 0.8 ** (max(0, t - 2) / 3) for t in range(6)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("schedule", ["drop", "exponential"])
+def test_a_decay_begins_at_its_step_after_a_warmup_too(schedule):
+    section = dict(schedule=schedule, warmup_steps=2, decay_begin=4, decay_steps=1, decay_rate=0.5)
+    made = -updates([1.0] * 6, name="sgd", learning_rate=1.0, **section)
+    np.testing.assert_allclose(made[:5], [0.0, 0.5, 1.0, 1.0, 1.0 if schedule == "exponential" else 0.5], rtol=1e-6)
+    assert made[5] == 0.5
+
+
 def test_warmup_then_cosine_to_zero():
     made = -updates([1.0] * 9, steps=8, name="sgd", learning_rate=1.0, schedule="cosine", warmup_steps=2)
     expected = [0.0, 0.5] + [0.5 * (1 + np.cos(np.pi * t / 6)) for t in range(7)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, comparable, drawn, facts, load_results
+from experiments.harness.results import Result, comparable, drawn, facts, load_results, of_one_data
 
 
 def result(
@@ -64,6 +64,22 @@ def test_of_one_cell_the_result_of_the_earlier_folder_is_taken_and_said(capsys):
     assert chosen(own, shipped) == {"mlp": own}
     claim = "note: a and b claim one cell of paper/task but differ in config.train.steps: the earlier folder wins"
     assert capsys.readouterr().err.splitlines() == [claim]
+
+
+def test_an_evaluation_of_given_weights_fills_no_cell():
+    given, own = result("a"), result("b", steps=6)
+    given.config["weights"] = "0123456789abcdef"
+    assert chosen(given, own) == {"mlp": own} and chosen(given) == {}
+
+
+def test_a_column_has_one_set_of_data(capsys):
+    results = [result(folder) for folder in "abc"]
+    for each, data in zip(results, ("a part", "all", "a part")):
+        each.content["facts"] = {"data": data}
+    kept = of_one_data(results, lambda each: each.name, "data")
+    assert kept == [results[0], results[2]]
+    assert capsys.readouterr().err == "note: left out: b: ('all',) beside ('a part',)\n"
+    assert of_one_data(results, lambda each: each.folder, "data") == results
 
 
 def test_folders_are_searched_in_order(tmp_path):

@@ -113,6 +113,28 @@ def test_a_space_that_does_not_fit_is_told_before_a_study_is_made(axes, key, mes
     assert message in line and list(tmp_path.iterdir()) == [file]
 
 
+def test_a_damaged_result_is_reported_and_the_other_cells_run(tmp_path, monkeypatch, capsys):
+    begun = []
+
+    def launched(config, path, *rest):
+        begun.append(config.train.seed)
+        return types.SimpleNamespace(content={})  # an older result, without its overrides
+
+    def swept(*options) -> int:
+        grid = ("--config=configs/intention/sine.py:preset=tiny,model=maml", "--grid=train.seed=0,1,2")
+        with flagsaver.flagsaver():
+            return sweep.main(["sweep", *grid, f"--workdir={tmp_path}", *options])
+
+    monkeypatch.setattr(sweep.launch, "launch", launched)
+    assert swept("--dry_run") == 0
+    folders = [Path(line.rpartition(" -> ")[2]) for line in capsys.readouterr().out.splitlines() if " -> " in line]
+    folders[1].mkdir(parents=True)
+    (folders[1] / "result.json").write_text("{")
+    assert swept() == 2 and begun == [0, 2]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: preset=tiny,model=maml train.seed=1: cannot read ")
+
+
 def test_a_failed_cell_is_reported_and_retried_only_when_asked(tmp_path, monkeypatch, capsys):
     """Of three cells one diverges, one breaks and one is refused: the refused one has not begun, and is tried again."""
     begun, now = [], {0: Diverged("the loss is not finite"), 1: ValueError("broken"), 2: UserError("--data_dir: no")}
