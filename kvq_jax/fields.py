@@ -20,7 +20,6 @@ _WORDS = {
     "copy_layers": "whether all layers of a stack start equal, as the released code makes them",
     "cross_op": "operator of the attention over the context; None: op",
     "decoder_depth": "layers of the decoder",
-    "decoder_features": "widths of the layers of the decoder",
     "diagonal_depth": "layers that give the diagonal of a covariance of low rank",
     "dtype": "of computation, such as 'bfloat16'; None: of the module around it, without one of the parameters",
     "dim_y": "number of outputs of a point",

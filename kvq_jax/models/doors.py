@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from kvq_jax.models.event_processes.events import Events
 from kvq_jax.models.points import Points
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn.block import Block
 
 # The methods that a user calls, and their arguments: points (inputs with outputs), inputs alone, or events.
 _DOORS = ("__call__", "loss", "loss_of_points", "log_likelihood", "remember", "update", "update_many", "query")

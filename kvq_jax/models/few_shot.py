@@ -27,6 +27,7 @@ from kvq_jax.models.points import Points, whole_mask
 from kvq_jax.names import choose
 from kvq_jax.nn import MLP, Mixer, Op, fourier_features, set_mean
 from kvq_jax.nn.mlp import parameter
+from kvq_jax.ops.linalg import matmul
 
 
 class Regressor(Guarded):
@@ -88,7 +89,7 @@ class IntentionRegressor(Initialised, Regressor):
             columns = jnp.swapaxes(weights, -1, -2)
             gain = parameter(self, "weight_gain", nn.initializers.zeros, ())
             changed = MLP((*self.weight_features, columns.shape[-1]), name="weight_encoder")(columns)
-            return query @ (weights + gain * jnp.swapaxes(changed, -1, -2))
+            return matmul(query, weights + gain * jnp.swapaxes(changed, -1, -2))
 
         return regress(encode, read, context, target_x)
 

@@ -19,7 +19,8 @@ from flax.core import FrozenDict
 from kvq_jax.domains import Count, Depth, NotNegative
 from kvq_jax.models.few_shot import gradient_descent
 from kvq_jax.nn import MLP, Linear, Mixer, MultiHead, Op
-from kvq_jax.nn.mixer import Block, resolve
+from kvq_jax.nn.block import Block
+from kvq_jax.nn.mixer import resolve
 from kvq_jax.ops import whitening
 
 
@@ -61,6 +62,7 @@ class IntentionClassifier(Block):
 
     @property
     def loss(self) -> str:
+        """The name of the loss that suits the op: of scores of labels, or of regressions on them."""
         op = resolve(self.op)
         general = "cross_entropy" if op.operator.labels else "squared_error"
         return OP_LOSSES[op.name] if op.name in OP_LOSSES else general
@@ -191,7 +193,7 @@ class _Learner(Block):
 def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
     """Keys [..., N, d], one-hot labels [..., N, way] -> the mean key of each class [..., way, d]; zero without keys."""
     count = jnp.maximum(label.sum(-2), 1)[..., None]
-    return jnp.einsum("...nk,...nd->...kd", label, key) / count
+    return jnp.einsum("...nk,...nd->...kd", label, key, precision="highest") / count
 
 
 def check_episode(context_image: jax.Array, context_label: jax.Array, target_image: jax.Array) -> None:

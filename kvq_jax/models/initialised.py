@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from flax import linen as nn
 
 from kvq_jax.nn import MLP, MultiHead
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn.block import Block
 
 
 class Initialised(Block, kw_only=True):
@@ -23,3 +23,15 @@ class Initialised(Block, kw_only=True):
     def attention(self, head_features: int) -> MultiHead:
         """The multi-head attention of a model that has `num_heads`, `op` and `scaling`."""
         return MultiHead(self.num_heads, head_features, self.op, scaling=self.scaling, **self.inits, name="attention")
+
+    def check_count(self, network: str, count: int, width: int, others: int = 0) -> None:
+        """Raises ValueError where `network`, which sees points side by side, was made for another number of them.
+
+        `others` are the numbers that it sees beside `count` points of `width` numbers each.
+        """
+        if self.is_initializing():
+            return
+        rows = self.get_variable("params", network)["layer_0"]["kernel"].shape[0]
+        if rows != count * width + others:
+            known = (rows - others) // width
+            raise ValueError(f"the first call fixed the number of context points at {known}: got {count}")

@@ -43,7 +43,7 @@ def log_joint(mixture: Mixture, x: Array) -> Array:
 
 def log_likelihood(mixture: Mixture, x: Array, mask: Array | None = None) -> Array:
     """The mean of log p(x_i) over the points, [...]; 0 where there is none."""
-    of_points = jax.nn.logsumexp(log_joint(mixture, x), -1)
+    of_points = jax.nn.logsumexp(log_joint(mixture, _there(x, mask)), -1)
     return jnp.mean(of_points, -1) if mask is None else _sum(of_points, mask) / jnp.maximum(mask.sum(-1), 1)
 
 
@@ -53,6 +53,7 @@ def em_step(mixture: Mixture, x: Array, mask: Array | None = None, min_std: floa
     No standard deviation falls below min_std, where likelihoods would have no bound; the mixture given must keep to it
     too for the promise to hold. A component without points keeps its place and gets the weight 0. Raises nothing.
     """
+    x = _there(x, mask)
     share = jax.nn.softmax(log_joint(mixture, x), -1)
     share = share if mask is None else jnp.where(mask[..., None], share, 0)
     mass = share.sum(-2)  # [..., K]
@@ -62,8 +63,13 @@ def em_step(mixture: Mixture, x: Array, mask: Array | None = None, min_std: floa
     squares = (x[..., :, None, :] - mean[..., None, :, :]) ** 2
     variance = jnp.einsum("...nk,...nkd->...kd", of_component, squares, precision="highest")
     log_weight = jnp.log(jnp.maximum(mass, _LEAST)) - jnp.log(jnp.maximum(mass.sum(-1, keepdims=True), _LEAST))
-    std = jnp.maximum(jnp.sqrt(variance), min_std)
+    std = jnp.sqrt(jnp.maximum(variance, min_std**2))  # in this order its gradient is finite
     return Mixture(log_weight, jnp.where(alive, mean, mixture.mean), jnp.where(alive, std, mixture.std))
+
+
+def _there(x: Array, mask: Array | None) -> Array:
+    """x without what its masked places hold."""
+    return x if mask is None else jnp.where(mask[..., None], x, 0)
 
 
 def _sum(values: Array, mask: Array) -> Array:

@@ -29,13 +29,5 @@ class MLPRegressor(Initialised, Regressor):
         points = jnp.concatenate([x, y], -1)
         points = points if mask is None else jnp.where(mask[..., None], points, 0)
         flat = points.reshape(*points.shape[:-2], 1, points.shape[-2] * points.shape[-1])
-        self._check_count(*points.shape[-2:], target_x.shape[-1])
+        self.check_count("decoder", *points.shape[-2:], target_x.shape[-1])
         return self.mlp((*self.features, y.shape[-1]), "decoder")(flat, target_x)
-
-    def _check_count(self, count: int, width: int, query_width: int) -> None:
-        if self.is_initializing():
-            return
-        rows = self.get_variable("params", "decoder")["layer_0"]["kernel"].shape[0]
-        if rows != count * width + query_width:
-            known = (rows - query_width) // width
-            raise ValueError(f"the first call fixed the number of context points at {known}: got {count}")

@@ -24,5 +24,5 @@ def join(first: Points, second: Points) -> Points:
 
 
 def whole_mask(points: Points) -> jax.Array:
-    """The mask [..., n] of points: all True where it is None."""
-    return jnp.ones(points.x.shape[:-1], bool) if points.mask is None else points.mask
+    """The mask [..., n] of points, with all their leading dimensions: all True where it is None."""
+    return jnp.broadcast_to(True if points.mask is None else points.mask, points.x.shape[:-1])

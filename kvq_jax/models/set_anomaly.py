@@ -10,7 +10,7 @@ from flax.core import FrozenDict
 
 from kvq_jax.domains import Count, Depth, Part
 from kvq_jax.nn import Former, Linear
-from kvq_jax.nn.mixer import Block
+from kvq_jax.nn.block import Block
 
 
 class SetAnomalyDetector(Block):

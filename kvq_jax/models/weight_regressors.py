@@ -9,7 +9,8 @@ and y the squared distance from the place x to it. There K = V = Q are the obser
 op see [K, V, Q], each observation three times in a row. Class defaults are the sizes of Appendix 6.
 
 Any leading dimensions. A masked row (False) is an absent row: its place may hold any finite number. Parameters and
-predictions are float32. All raise ValueError if shapes disagree or a name is unknown.
+predictions are float32. All raise ValueError if shapes disagree or a name is unknown, those of MLPs also for another
+number of rows than the first call's.
 """
 
 import functools
@@ -183,6 +184,7 @@ def _read_rows(model, rows: Sequence[jax.Array], mask, features) -> jax.Array:
     rows = jnp.concatenate(rows, -1)
     rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
     flat = rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
+    model.check_count("decoder", *rows.shape[-2:])
     return model.mlp(features, "decoder")(flat)
 
 

@@ -1,7 +1,8 @@
 """Flax modules that own the parameters around an op. The names imported here are the public ones.
 
 A module raises ValueError, at its first call, if a field holds an unknown name (the error lists the known ones) or
-shapes do not fit. Docstrings name what else is raised.
+shapes do not fit each other. Where they do not fit parameters that are there already, it is Flax's
+ScopeParamShapeError. Docstrings name what else is raised.
 """
 
 from kvq_jax.nn.adapter import as_attention_fn

@@ -9,7 +9,9 @@ from jax import Array, random
 from kvq_jax.names import choose
 from kvq_jax.nn.mixer import Op, resolve
 from kvq_jax.nn.multihead import SCALINGS
+from kvq_jax.ops import masks
 from kvq_jax.ops.operators import affine_form
+from kvq_jax.ops.similarity import mix
 
 _WEIGHTS = "attention_weights"  # as Flax calls them
 
@@ -78,9 +80,11 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
         weights, rest = affine_form(attend, value.shape[-2], value.dtype)
         if module is not None:
             module.sow("intermediates" if isinstance(module, linen.Module) else nnx.Intermediate, _WEIGHTS, weights)
-        if drop:
-            weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
-        return jnp.swapaxes(weights @ value + rest, -2, -3)
+        if not drop:
+            return jnp.swapaxes(attend(value), -2, -3)
+        weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
+        _, held, spoilt = masks.absent(key, value, masks.resolve(query, key, value, mask))
+        return jnp.swapaxes(masks.owe(mix(weights, held) + rest, spoilt).astype(value.dtype), -2, -3)
 
     return attention_fn
 

@@ -26,9 +26,11 @@ class AlphaKind(NamedTuple):
 
     @property
     def interval(self) -> str:
+        """Where the values lie, in words: [0, inf)."""
         return f"{'[' if self.closed else '('}0, {self.high:g})"
 
     def contains(self, a: float) -> bool:
+        """Whether a value lies there."""
         return 0 < a < self.high or (self.closed and a == 0)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import mask_of_heads
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, parameter
 from kvq_jax.nn.perceiver import GEGLU, PerceiverAttention, PreNormAttention, PreNormGEGLU
 from kvq_jax.ops.streaming import Stream, prefixes

@@ -9,10 +9,12 @@ from jax import Array
 from numpyro.util import not_jax_tracer
 
 from kvq_jax.names import choose
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.block import Block
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP
 from kvq_jax.nn.predictions import JointNormal, LowRankNormal, at_least_float32
 from kvq_jax.nn.transformer import TransformerEncoder
+from kvq_jax.ops.similarity import scores
 
 BOUND = (0.05, 0.95)  # bounded diagonals are floor + scale * tanh
 
@@ -29,7 +31,7 @@ def cholesky(
     if bound:
         diagonal = BOUND[0] + BOUND[1] * jnp.tanh(diagonal)
     diagonal = diagonal + jitter
-    scale_tril = jnp.tril(factor @ jnp.swapaxes(factor, -1, -2), -1)
+    scale_tril = jnp.tril(scores(factor, factor), -1)
     if there is not None:
         scale_tril = jnp.where(there[..., :, None] & there[..., None, :], scale_tril, 0)
         diagonal = jnp.where(there, diagonal, 1)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.learnable_query import LearnableQueryAttention
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit
 from kvq_jax.nn.multihead import MultiHead
 from kvq_jax.ops.grid import fold, unfold

@@ -34,15 +34,22 @@ def _running(norm: "BatchNorm", x: Array, train: bool, there: Array | None) -> t
         return averages[0].value, averages[1].value
     moments = _moments(x, tuple(range(x.ndim - 1)), there)
     if not norm.is_initializing():
+        any_there = True if there is None else there.any()
         for average, moment in zip(averages, moments):
-            average.value = norm.momentum * average.value + (1 - norm.momentum) * moment.reshape(features)
+            new = norm.momentum * average.value + (1 - norm.momentum) * moment.reshape(features)
+            average.value = jnp.where(any_there, new, average.value)
     return moments
 
 
 def _moments(x: Array, axes: tuple[int, ...], there: Array | None) -> tuple[Array, Array]:
+    """Mean and variance of what is there; 0 where nothing is."""
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    mean = x.mean(axes, keepdims=True, where=there)
-    return mean, jnp.square(x - mean).mean(axes, keepdims=True, where=there)
+    if there is None:
+        mean = x.mean(axes, keepdims=True)
+        return mean, jnp.square(x - mean).mean(axes, keepdims=True)
+    count = jnp.maximum(jnp.broadcast_to(there, x.shape).sum(axes, keepdims=True), 1)
+    mean = x.sum(axes, keepdims=True, where=there) / count
+    return mean, jnp.square(x - mean).sum(axes, keepdims=True, where=there) / count
 
 
 # Name -> (module, x, train, which images are there [..., n, 1, 1, 1]) -> mean and variance to normalise with.
@@ -68,6 +75,7 @@ class BatchNorm(Block):
     def __call__(self, x: Array, train: bool, mask: Array | None = None) -> Array:
         """x [..., n, H, W, C] -> the same shape. Images that mask [..., n] leaves out count in no statistics."""
         there = None if mask is None else mask[..., None, None, None]
+        x = x if there is None else jnp.where(there, x, 0)
         scale = parameter(self, "scale", nn.initializers.ones, x.shape[-1:])
         bias = parameter(self, "bias", nn.initializers.zeros, x.shape[-1:])
         mean, variance = choose(STATISTICS, self.statistics, "statistics")(self, x, train, there)

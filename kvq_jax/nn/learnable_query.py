@@ -6,8 +6,9 @@ from flax import linen as nn
 from jax import Array
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import attend
-from kvq_jax.nn.mixer import Block, Mixer, Op
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear, parameter
 from kvq_jax.nn.multihead import SCALINGS
 

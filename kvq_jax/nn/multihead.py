@@ -8,8 +8,9 @@ from flax import linen as nn
 from jax import Array, lax
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import attend
-from kvq_jax.nn.mixer import Block, Mixer, Op
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
 
 # Name -> the factor on the query, of the width of one head and the number of heads.

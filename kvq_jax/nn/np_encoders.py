@@ -23,13 +23,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import mask_of_heads
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.pooling import set_mean
 from kvq_jax.nn.set_transformer import MAB
 from kvq_jax.nn.unprojected import Unprojected
 from kvq_jax.ops.operators import affine_form
+from kvq_jax.ops.similarity import mix
 from kvq_jax.ops.streaming import uniform_stream
 
 # o = LN(W_q x + heads), out = LN(o + relu(W o + b)): scores over sqrt(dim), projections without bias.
@@ -76,8 +78,9 @@ class PoolingEncoder(Block):
         rows = _among_resampled(self, self.pre(x, y), indices, mask)
         places = jax.nn.one_hot(indices, rows.shape[-2], dtype=rows.dtype)
         counts = places.sum(-2) if mask is None else jnp.where(mask[..., None], places, 0).sum(-2)
-        mean = jnp.einsum("...n,...nh->...h", counts / jnp.maximum(counts.sum(-1, keepdims=True), 1), rows)
-        return self.post(mean[..., None, :])
+        rows = jnp.where((counts > 0).any(0)[..., None], rows, 0)  # 0 times NaN is NaN
+        mean = mix((counts / jnp.maximum(counts.sum(-1, keepdims=True), 1))[..., None, :], rows)
+        return self.post(mean)
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Array:
         """What `read` needs of a context: its representation."""
@@ -176,8 +179,10 @@ class CrossAttentionEncoder(Block):
         return Projected(self.key(x), self._values(x, y, mask), mask)
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
-        """The state of no context, with leading dimensions `batch`."""
+        """The state of no context, with leading dimensions `batch`. Raises ValueError where keys are x itself."""
         _refuse(self.self_attention)
+        if not (self.num_heads or self.key_depth):
+            raise ValueError("a state needs the width of its keys: with num_heads=0 and key_depth=0 they are x itself")
         heads = self.num_heads or 1
         width = self.hidden // heads
         return self.cross_attention.stream().init(width, width, batch=(*batch, heads))

@@ -10,7 +10,8 @@ from flax.core import FrozenDict
 from jax import Array
 
 from kvq_jax.names import choose
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.block import Block
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.transformer import ResidualLayer, TransformerLayer
 from kvq_jax.ops import OPS

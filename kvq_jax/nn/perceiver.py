@@ -14,8 +14,9 @@ from flax import linen as nn
 from jax import Array, lax
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import mask_of_heads, merge_heads, split_heads
-from kvq_jax.nn.mixer import Block, Mixer, Op
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import SCALINGS
 from kvq_jax.ops.streaming import Stream

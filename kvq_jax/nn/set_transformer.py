@@ -24,8 +24,9 @@ from jax import Array
 
 from kvq_jax.domains import Count, Depth
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import attend, merge_heads, split_heads
-from kvq_jax.nn.mixer import Block, Mixer, Op
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear, parameter
 from kvq_jax.nn.multihead import SCALINGS
 from kvq_jax.ops.streaming import Stream

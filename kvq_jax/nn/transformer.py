@@ -9,7 +9,8 @@ from flax import linen as nn
 from jax import Array
 
 from kvq_jax.names import choose
-from kvq_jax.nn.mixer import Block, Op
+from kvq_jax.nn.block import Block
+from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
 from kvq_jax.nn.multihead import MultiHead
 from kvq_jax.nn.stack import traced_once

@@ -4,8 +4,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from kvq_jax.names import choose
+from kvq_jax.nn.block import Block
 from kvq_jax.nn.heads import attend
-from kvq_jax.nn.mixer import Block, Mixer, Op
+from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.multihead import SCALINGS
 from kvq_jax.ops.streaming import Stream
 
@@ -32,12 +33,15 @@ class Unprojected(Block):
         return jnp.expand_dims(self._scale(x) * x, -3)
 
     def pairs(self, y: Array, values: Array) -> tuple[Array, Array]:
+        """[..., N, d], [..., N, c] -> keys [..., 1, N, d] and values [..., 1, N, c]."""
         return jnp.expand_dims(y, -3), jnp.expand_dims(values, -3)
 
     def stream(self) -> Stream:
+        """The op's stream."""
         return self.mixer.stream()
 
     def output(self, x: Array, heads: Array) -> Array:
+        """What the op gave to the one head [..., 1, M, c] -> [..., M, c]."""
         return jnp.squeeze(heads, -3)
 
     def _scale(self, x):

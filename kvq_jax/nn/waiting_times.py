@@ -51,6 +51,7 @@ class LogNormalMixture(NamedTuple):
 
     @property
     def median(self) -> Array:
+        """The time by which it has happened in half of the cases, [...]; carries no gradient."""
         return self.quantile(0.5)
 
     def quantile(self, q: Array | float) -> Array:

@@ -124,7 +124,7 @@ def _attend(
     if key.shape[-2] == 0:
         return jnp.zeros(shape, value.dtype)
     weights, total = weigh(query, key, pairs)
-    mixed = mix(weights.astype(value.dtype), value)
+    mixed = mix(weights, value)
     if total is not None:
         mixed = mixed / total
     return masks.owe(mixed, spoilt).astype(value.dtype)

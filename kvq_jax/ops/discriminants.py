@@ -151,6 +151,8 @@ def qda(
     _need_columns(value, "qda")
     if isinstance(alpha, numbers.Real) and not alpha > 0:
         raise ValueError(f"qda needs alpha > 0, got {alpha}: a class may have fewer keys than dimensions")
+    if isinstance(pooling, numbers.Real) and not 0 <= pooling <= 1:
+        raise ValueError(f"pooling must be in [0, 1], got {pooling}")
     route = least_squares.checked_route(alpha, route)
 
     def run(query, key, value, weight, alpha, pooling):

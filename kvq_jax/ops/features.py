@@ -41,7 +41,8 @@ def whitening(
 
     Args:
         kernel, gamma: as in `kvq_jax.ops.kernels.kernel_intention`; the rules for gamma see the landmarks.
-        jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps. k(L, L) is singular where
+        jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps of the m landmarks that are
+            there. k(L, L) is singular where
             landmarks coincide, and for the linear kernel where m > d.
         root: 'cholesky' (R = C'^-1 for k(L, L) = C C') or 'symmetric' (R = k(L, L)^-1/2, the paper's).
     """
@@ -64,7 +65,8 @@ def whitener(
     gram = kernel(landmarks, landmarks)
     m, diagonal = gram.shape[-1], jnp.diagonal(gram, axis1=-2, axis2=-1)[..., None]
     there = jnp.ones((m, 1), bool) if keep is None else keep > 0
-    jitter = 10 * m * jnp.finfo(gram.dtype).eps if jitter is None else jitter
+    if jitter is None:
+        jitter = 10 * jnp.finfo(gram.dtype).eps * there.sum(-2, keepdims=True)  # of those that are there
     unit = positive(least_squares.mean(diagonal, there.astype(gram.dtype)))
     # An absent landmark has a row of the unit matrix.
     gram = jnp.where(there & transpose(there), gram, 0)

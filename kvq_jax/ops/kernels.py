@@ -160,7 +160,8 @@ def kernel_intention(
     [..., M, N] every query has a regression of its own.
 
     Args:
-        alpha: a number >= 0 (0: Moore-Penrose), or an array > 0.
+        alpha: a number >= 0, or an array > 0. 0 is Moore-Penrose: eigenvalues of k(K, K) below 1000 eps of the largest
+            count as zero, however many keys are masked.
         kernel: a name of KERNELS, or a function (x [..., M, d], y [..., N, d]) -> [..., M, N].
         gamma: > 0, or a name of BANDWIDTHS. Not used by the linear kernel, nor with a function.
     """
@@ -173,7 +174,7 @@ def kernel_intention(
             there = transpose(keep > 0)
             gram, cross = jnp.where(there & (keep > 0), gram, 0), jnp.where(there, cross, 0)
         if route == "pinv":
-            return matmul(cross, matmul(linalg.pinv(gram), value))
+            return matmul(cross, matmul(linalg.pinv(gram, cut=1000), value))
         gram = gram + alpha * jnp.eye(gram.shape[-1], dtype=gram.dtype)
         if value.shape[-1] <= query.shape[-2]:
             return matmul(cross, linalg.solve(gram, value))

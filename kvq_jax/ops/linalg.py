@@ -98,14 +98,15 @@ def solver(matrix: Array, k: int) -> Callable[[Array], Array]:
     return run
 
 
-def pinv(matrix: Array) -> Array:
+def pinv(matrix: Array, cut: float | None = None) -> Array:
     """Moore-Penrose pseudo-inverse [..., d, N] of matrix [..., N, d] by singular values.
 
-    Singular values below 10 d eps times the largest count as zero. This cut-off does not depend on N, so that rows of
-    zeros (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the
+    Singular values below `cut` eps times the largest count as zero; None: 10 d, which does not depend on N, so that
+    rows of zeros (masked keys) change nothing. The gradient (Golub and Pereyra 1973, for constant rank) uses only the
     pseudo-inverse itself. It is finite for every matrix, also for zeros or repeated singular values.
     """
-    return jnp.linalg.pinv(matrix, rtol=10 * matrix.shape[-1] * jnp.finfo(matrix.dtype).eps)
+    cut = 10 * matrix.shape[-1] if cut is None else cut
+    return jnp.linalg.pinv(matrix, rtol=cut * jnp.finfo(matrix.dtype).eps)
 
 
 @jax.custom_jvp

@@ -1,8 +1,8 @@
 """Shapes and masks: the rules that every operator shares.
 
 A mask is boolean, True = take part. It is a key mask [..., N] if it has one dimension, or one dimension fewer than the
-keys; it is a mask of pairs [..., M, N] if it has as many dimensions as queries or keys. A masked key is exactly an
-absent key, whatever it holds, and a query that has no key left gets zeros.
+keys; it is a mask of pairs [..., M, N] if it has as many dimensions as the queries or the keys, whichever have more. A
+masked key is exactly an absent key, whatever it holds, and a query that has no key left gets zeros.
 
 An option of type Scalar is a number, or an array that broadcasts against the leading dimensions ([H]: one for each
 head) and may be learnt. Only a number is checked to be in its range.

@@ -11,6 +11,7 @@ Sigma-Intention and the sigma-Informer have no stream: their softmax over keys n
 
 # ruff: noqa: F401  the door to all that streams
 
+import inspect
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -36,10 +37,11 @@ from kvq_jax.ops.streaming_rls import RlsState, rls_init, rls_read, rls_update
 
 
 def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
-    """The operator `name` evaluated in chunks of keys: same signature, options, numbers; no [M, N] array in memory.
+    """The operator `name` evaluated in chunks of keys, with the options of its stream; no [M, N] array in memory.
 
-    Linear attention, the mean and Intention take key masks [..., N] only. Raises ValueError for an operator that has no
-    stream; what is returned raises it for a chunk_size below 1 too.
+    Linear attention, the mean and Intention take key masks [..., N] only. Intention with alpha=0 takes the
+    pseudo-inverse of K'K, see `weights`. Raises ValueError for an operator that has no stream; what is returned raises
+    it for an option that the stream does not have, and for a chunk_size below 1.
     """
     streams = {name: row.stream for name, row in OPERATORS.items() if row.stream}
     make = choose(streams, name, "operator with a stream")
@@ -48,6 +50,8 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         shape = masks.output_shape(query, key, value)
         masks.resolve(query, key, value, mask)
         out, _ = linalg.dtypes(query, key, value)
+        for option in options:
+            choose(inspect.signature(make).parameters, option, f"option of the stream of {name}")
         stream = make(query, **options)
         state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
         return jnp.broadcast_to(stream.read(state), shape).astype(out)

@@ -42,6 +42,8 @@ class NormalisedState(NamedTuple):
 
 
 class TotalState(NamedTuple):
+    """What unnormalised attention remembers of the keys seen; zeros before any."""
+
     total: Array  # [..., M, k]
 
 

@@ -31,11 +31,15 @@ class Moments(NamedTuple):
 
 
 class LinearState(NamedTuple):
+    """What linear attention remembers of the keys seen."""
+
     decay: Array  # [...]
     cross: Array  # [..., d, k], sum_i c_i k_i v_i'
 
 
 class MeanState(NamedTuple):
+    """What a mean remembers of the values seen."""
+
     decay: Array  # [...]
     count: Array  # [..., 1, 1], sum_i c_i
     total: Array  # [..., 1, k], sum_i c_i v_i'
@@ -85,7 +89,7 @@ def weights(state: Moments, *, alpha: Scalar = 1e-3, form: str = "ridge") -> Arr
     """w = (K'K + alpha I)^-1 K'V [..., d, k] of the keys seen: Garnelo and Czarnecki 2023, Section 3.
 
     `state` is that of an Intention stream; zeros before any key. For alpha = 0 it is the pseudo-inverse of K'K, for
-    which singular values of K below 1e-3 (float32) of the largest are zero. Raises ValueError for an unknown form and
+    which singular values of K below sqrt(10 d eps) of the largest are zero. Raises ValueError for an unknown form and
     for a number alpha that is out of range.
     """
     if least_squares.checked_route(alpha, "primal", form) == "pinv":

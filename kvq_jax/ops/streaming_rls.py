@@ -18,6 +18,8 @@ from kvq_jax.ops.streaming_intention import present_rows
 
 
 class RlsState(NamedTuple):
+    """What recursive least squares remembers of the pairs seen: its regression so far."""
+
     inverse: Array  # [..., d, d], (sum_i l^(n-i) c_i k_i k_i' + l^n alpha I)^-1
     weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from kvq_jax import models, nn, saved
+from kvq_jax.models.event_processes.base import absent
 from kvq_jax.models.neural_processes.joint import JointHead
 from kvq_jax.nn.perceiver import PerceiverBlock
 from kvq_jax.nn.transformer import TransformerEncoder
+from tests.kvq_jax.models.event_processes import drawing as event_models
 from tests.kvq_jax.models.test_laws import KEY, M, N, narrow, points
 from tests.kvq_jax.nn.drawing import draw
 
@@ -67,6 +69,24 @@ def test_a_model_computes_in_its_dtype_and_predicts_in_float32(name):
     assert made == {"bfloat16"}
     assert multiplied == {"bfloat16"} | ({"float32"} if isinstance(half, JointHead) else set())
     assert predicted == {"bfloat16" if isinstance(half, models.Regressor) else "float32"}
+
+
+@pytest.mark.parametrize("name", models.EVENT_MODELS)
+def test_an_event_process_computes_in_its_dtype_however_it_is_asked(name):
+    """In training with dropout, in evaluation, and served event by event; its state keeps its dtypes."""
+    half, seen = event_models.narrow(name).clone(**HALF), event_models.events()
+    variables = jax.eval_shape(lambda: half.init(KEY, seen))
+    assert dtypes(variables) == {"bfloat16"}
+
+    def encodings(variables):
+        encode = lambda model, events, key: model.encode(absent(events), key).hidden
+        state = half.apply(variables, (2,), method="init_state")
+        after = half.apply(variables, state, seen, method="update_many")
+        return [half.apply(variables, seen, key, method=encode) for key in (None, KEY)], (state, after)
+
+    whole, (state, after) = jax.eval_shape(encodings, variables)
+    assert dtypes(whole) == {"bfloat16"}
+    assert jax.tree.map(lambda leaf: leaf.dtype, state) == jax.tree.map(lambda leaf: leaf.dtype, after)
 
 
 @pytest.mark.parametrize("name", BLOCKS)

@@ -148,6 +148,7 @@ class EventProcess(Guarded):
         return (jnp.log(self.floored(gap)) - self.log_mean) / self.log_std
 
     def floored(self, gap: Array) -> Array:
+        """Gaps as long as the least that a density is asked at."""
         return jnp.maximum(gap, LEAST_GAP * self.time_scale)
 
     def _judged(self, events: Events, of_encoding: Array | None, of_integral: Array | None) -> EventLogLikelihood:

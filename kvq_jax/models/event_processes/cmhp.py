@@ -19,6 +19,8 @@ from kvq_jax.nn.positions import sinusoids
 
 
 class CMHPState(NamedTuple):
+    """What CMHP remembers of any number of events."""
+
     streams: tuple  # of each block, the state of its stream, [..., num_heads, *]
     elapsed: Array  # [...]
 
@@ -90,7 +92,7 @@ class CMHP(EventProcess):
         context, elapsed = self._embedded(state, seen)
         blocks = zip(self.blocks, state.streams, strict=True)
         streams = tuple(block.update(part, context, mask=seen.mask) for block, part in blocks)
-        return CMHPState(streams, elapsed[..., -1])
+        return CMHPState(streams, elapsed[..., -1].astype(state.elapsed.dtype))
 
     def recall(self, state: CMHPState) -> Encoded:
         return Encoded(self._read(state.streams), state.elapsed)
@@ -101,7 +103,8 @@ class CMHP(EventProcess):
         blocks = zip(self.blocks, state.streams, strict=True)
         streams = tuple(block.prefixes(part, context, mask=seen.mask) for block, part in blocks)
         last = jax.tree.map(lambda states, part: states[-1].astype(part.dtype), streams, state.streams)
-        return CMHPState(last, elapsed[..., -1]), Encoded(jnp.moveaxis(self._read(streams), 0, -2), elapsed)
+        last = CMHPState(last, elapsed[..., -1].astype(state.elapsed.dtype))
+        return last, Encoded(jnp.moveaxis(self._read(streams), 0, -2), elapsed)
 
     def _embedded(self, state: CMHPState, seen: Events) -> tuple[Array, Array]:
         """Events as vectors [..., L, features], and their times [..., L]."""

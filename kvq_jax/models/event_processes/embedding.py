@@ -19,7 +19,7 @@ class MarkEmbedding(Block):
     @nn.compact
     def __call__(self, mark: Array, log_gap: Array) -> Array:
         """mark int [...], standardised log gap [...] -> [..., features]."""
-        embedded = nn.Embed(self.num_marks, self.features, name="mark")(mark)
+        embedded = nn.Embed(self.num_marks, self.features, **self.for_flax, name="mark")(mark)
         if not self.use_gap:
             return embedded
         return embedded + Linear(self.features, use_bias=False, name="gap")(log_gap[..., None])

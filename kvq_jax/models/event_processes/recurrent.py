@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
@@ -14,6 +15,8 @@ from kvq_jax.nn.mlp import parameter
 
 
 class GRUState(NamedTuple):
+    """What a GRUProcess remembers of any number of events."""
+
     hidden: Array  # [..., D], of the GRU
     elapsed: Array  # [...]
 
@@ -31,8 +34,8 @@ class GRUProcess(EventProcess):
 
     def setup(self):
         self.start = parameter(self, "start", nn.initializers.normal(0.1), (self.features,))
-        self.marks = nn.Embed(self.num_marks, self.mark_features)
-        self.cell = nn.GRUCell(self.features)
+        self.marks = nn.Embed(self.num_marks, self.mark_features, **self.for_flax)
+        self.cell = nn.GRUCell(self.features, **self.for_flax)
         self.head = MixtureHead(self.num_marks, self.components, self.log_mean, self.log_std)
 
     def encode(self, seen: Events, key: Array | None) -> Encoded:
@@ -45,7 +48,8 @@ class GRUProcess(EventProcess):
 
     def update_many(self, state: GRUState, events: Events) -> GRUState:
         """See EventProcess."""
-        return GRUState(*at(self._after(state, absent(events)), number(events)))
+        after = GRUState(*at(self._after(state, absent(events)), number(events)))
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), after, state)
 
     def recall(self, state: GRUState) -> Encoded:
         return Encoded(*state)
@@ -53,8 +57,10 @@ class GRUProcess(EventProcess):
     def _after(self, state: GRUState, seen: Events) -> Encoded:
         """The histories after 0, 1, ..., L more events: absent ones come last, where nobody looks."""
         events = jnp.concatenate([self.log_gap(seen.gap)[..., None], self.marks(seen.mark)], -1)
+        dtype = self.dtypes["dtype"] or jnp.result_type(events, state.hidden)
+        start, events = state.hidden.astype(dtype), events.astype(dtype)
         scan = nn.scan(lambda cell, *step: cell(*step), variable_broadcast="params", split_rngs={"params": False})
-        _, hidden = scan(self.cell, state.hidden, jnp.moveaxis(events, -2, 0))
-        hidden = jnp.concatenate([state.hidden[..., None, :], jnp.moveaxis(hidden, 0, -2)], -2)
+        _, hidden = scan(self.cell, start, jnp.moveaxis(events, -2, 0))
+        hidden = jnp.concatenate([start[..., None, :], jnp.moveaxis(hidden, 0, -2)], -2)
         times = clock(seen.gap, self.time_scale, state.elapsed)
         return Encoded(hidden, jnp.concatenate([state.elapsed[..., None], times], -1))

@@ -97,6 +97,7 @@ class THPMixture(EventProcess):
 
     @nn.nowrap
     def make_head(self) -> nn.Module:
+        """What makes a forecast of an encoding: here a mixture of log-normals."""
         return MixtureHead(self.num_marks, self.components, self.log_mean, self.log_std)
 
     def encode(self, seen: Events, key: Array | None) -> Encoded:
@@ -111,7 +112,7 @@ class THPMixture(EventProcess):
         if key is None or not self.dropout:
             return Encoded(self.encoder(x, times, mask=mask), elapsed)
         # The key comes as an argument, not as a random stream of `apply`.
-        alone = self.encoder.clone(parent=None, name=None)
+        alone = self.encoder.clone(parent=None, name=None, **self.encoder.dtypes)
         options = dict(mask=mask, deterministic=False, rngs={"dropout": key})
         return Encoded(alone.apply(self.encoder.variables, x, times, **options), elapsed)
 
@@ -149,7 +150,7 @@ class THPMixture(EventProcess):
 
     def _cached(self, cache: Any, x: Array, elapsed: Array, there: Array, position: Array | int) -> tuple[Array, Any]:
         """The encoding of one element [..., features] that sees all that is there, and the cache with it."""
-        alone = self.encoder.clone(parent=None, name=None)
+        alone = self.encoder.clone(parent=None, name=None, **self.encoder.dtypes)
         variables = self.encoder.variables | ({"cache": cache} if cache else {})
         times = sinusoids(elapsed, self.features)[..., None, :]
         hidden, new = alone.apply(variables, x[..., None, :], times, mask=there, position=position, mutable="cache")
@@ -172,6 +173,7 @@ class THP(THPMixture):
 
     @nn.nowrap
     def make_head(self) -> nn.Module:
+        """See THPMixture: here an intensity."""
         choose(COMPENSATORS, self.compensator, "compensator")
         return IntensityHead(self.num_marks, self.time_scale, self.by_mark)
 

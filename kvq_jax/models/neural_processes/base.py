@@ -4,8 +4,9 @@
     loss = model.apply(variables, context, target, key=key, method="loss")                          # [...]
     value = model.apply(variables, context, target, key=key, method="log_likelihood")               # [...], per target
 
-Contexts and targets are `Points` with the same leading dimensions. A masked point is an absent point, and no context at
-all is allowed. Losses and likelihoods are of each task: the caller takes the mean over a batch.
+Contexts and targets are `Points` with the same leading dimensions. A masked point is an absent point, whose place may
+hold any finite number, and no context at all is allowed. Losses and likelihoods are of each task: the caller takes the
+mean over a batch.
 
 Training has a second form, in models whose loss reads context and targets alike. All points are in one array, the
 context first, so that an array of few slots holds any numbers of both:

@@ -59,6 +59,7 @@ class CMANP(LevelProcess):
         return tuple(block.update(part, points, mask=context.mask) for block, part in parts)
 
     def merge(self, state: tuple, other: tuple) -> tuple:
+        """The state of both contexts."""
         return tuple(block.merge(*parts) for block, *parts in zip(self.encoder, state, other, strict=True))
 
     def finish(self, state: tuple) -> Sequence[tuple[jax.Array, None]]:

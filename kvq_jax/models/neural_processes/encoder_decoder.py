@@ -111,16 +111,20 @@ class Streamed(EncoderDecoder):
     """
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
+        """The state of no context, with leading dimensions `batch`: of each encoder its own."""
         return tuple(path.init_state(batch) for path in self._paths())
 
     def update(self, state: tuple, context: Points) -> tuple:
+        """The state after more context."""
         x, y, mask = context
         return tuple(path.update(part, x, y, mask=mask) for path, part in zip(self._paths(), state))
 
     def merge(self, state: tuple, other: tuple) -> tuple:
+        """The state of both contexts."""
         return tuple(path.merge(*parts) for path, *parts in zip(self._paths(), state, other))
 
     def finish(self, state: tuple) -> tuple:
+        """What `query` needs of a state."""
         return tuple(path.finish(part) for path, part in zip(self._paths(), state))
 
 

@@ -59,7 +59,7 @@ def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None
     In a joint distribution each absent target is independent with variance 1; its density is divided out.
     """
     if predictive.batch_shape != y.shape[:-2]:  # not joint
-        of_point = predictive.log_prob(y)
+        of_point = predictive.log_prob(y if mask is None else jnp.where(mask[..., None], y, 0))
         return jnp.sum(of_point if mask is None else jnp.where(mask, of_point, 0), -1)
     flat = y.reshape(*y.shape[:-2], -1)
     if mask is None:

@@ -115,3 +115,12 @@ def test_predictions_have_a_standard_deviation():
         np.testing.assert_allclose(found.stddev, expected, rtol=1e-6)
         np.testing.assert_allclose(jax.jit(lambda found: found)(found).stddev, expected, rtol=1e-6)
         assert found.stddev.shape == found.mean.shape
+
+
+def test_one_mask_serves_a_batch_in_every_method():
+    context, alone = Points(X, Y, MASK[0].at[-1].set(False)), Points(X, Y, MASK.at[:, -1].set(False))
+    model = MODELS["cnp"].cls(hidden=4)
+    variables = model.init(KEY, context, TARGET_X)
+    for method in ("loss", "log_likelihood"):
+        of = lambda context, method=method: model.apply(variables, context, TARGET, key=KEY, method=method)
+        np.testing.assert_array_equal(of(context), of(alone))

@@ -86,6 +86,24 @@ def test_absent_points_are_absent():
     assert all(np.isfinite(part).all() for part in em_step(MIXTURE, X, nothing))
 
 
+def test_what_absent_points_hold_reaches_neither_numbers_nor_gradients():
+    mask = np.arange(N) % 3 > 0
+    spoilt = np.where(mask[:, None], X, np.nan)
+
+    @jax.jit
+    def run(x):
+        step = lambda mean: sum(part.sum() for part in em_step(MIXTURE._replace(mean=mean), x, mask))
+        likely = lambda mean: log_likelihood(MIXTURE._replace(mean=mean), x, mask)
+        return [jax.value_and_grad(of)(MIXTURE.mean) for of in (step, likely)]
+
+    jax.tree.map(np.testing.assert_array_equal, run(spoilt), run(np.where(mask[:, None], X, 0)))
+
+
+def test_the_gradient_of_a_component_of_one_point_is_finite():
+    step = lambda mean: em_step(MIXTURE._replace(mean=mean), np.zeros((4, 2), np.float32)).std.sum()
+    assert np.isfinite(jax.jit(jax.grad(step))(MIXTURE.mean)).all()
+
+
 def test_a_component_without_points_keeps_its_place():
     far = MIXTURE._replace(mean=MIXTURE.mean + np.float32([[0], [0], [1e3]]))
     after = em_step(far, X)

@@ -139,6 +139,14 @@ def test_a_masked_row_is_a_row_of_zeros_to_the_mlp(name):
     close(apply(variables, x, y, kept), apply(variables, x * kept[:, None], y * kept[:, None]))
 
 
+@pytest.mark.parametrize("name", ["mlp", "mlp_target"])
+def test_another_number_of_rows_than_the_first_calls_is_refused(name):
+    apply, variables = build(name)
+    x, y = pairs()
+    with pytest.raises(ValueError, match=f"fixed the number of context points at {N}: got {N - 1}"):
+        apply(variables, x[..., 1:, :], y[..., 1:, :])
+
+
 @each_model
 def test_gradients_are_finite_and_reach_every_parameter(name):
     _, variables = build(name)

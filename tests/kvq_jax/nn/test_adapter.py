@@ -102,6 +102,17 @@ def test_no_key_left_gives_zeros_and_low_precision_stays():
     assert output.dtype == jnp.bfloat16 and not output.any()
 
 
+@pytest.mark.parametrize("op", ["softmax", "linear"])
+def test_what_a_masked_value_holds_reaches_no_output_under_dropout(op):
+    query, key, value = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4), draw(2, N, H, 3, seed=5)
+    mask = np.arange(N) < N - 1
+    dropout = dict(mask=mask[None, None, None], dropout_rng=KEY, dropout_rate=0.5, deterministic=False)
+    run = jax.jit(functools.partial(as_attention_fn(op), **dropout))
+    np.testing.assert_array_equal(
+        run(query, key, jnp.where(mask[:, None, None], value, jnp.nan)), run(query, key, value)
+    )
+
+
 def test_an_alpha_for_each_head():
     query, key = draw(2, M, H, D, seed=3), draw(2, N, H, D, seed=4)
     together = jax.jit(as_attention_fn(dict(name="intention", alpha=np.array([0.1, 10.0], np.float32))))(

@@ -135,6 +135,18 @@ def test_images_that_are_not_there_count_in_no_statistics(statistics):
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5), after, alone)
 
 
+def test_no_image_leaves_the_averages_and_no_gradient_sees_what_is_not_there():
+    norm, x = BatchNorm("running"), images(2, 3, 4, 4)
+    variables = norm.init(jax.random.key(0), x, True)
+    apply = lambda x, there: norm.apply(variables, x, True, there, mutable=["batch_stats"])
+    _, after = apply(x, jnp.zeros((2, 3), bool))
+    jax.tree.map(np.testing.assert_array_equal, after["batch_stats"], variables["batch_stats"])
+    there = jnp.broadcast_to(np.arange(3) < 2, (2, 3))
+    spoilt = jnp.where(there[..., None, None, None], x, jnp.nan)
+    gradient = jax.grad(lambda x: (apply(x, there)[0][:, :2] ** 3).sum())(spoilt)
+    assert np.isfinite(gradient[:, :2]).all()
+
+
 def test_unknown_statistics():
     with pytest.raises(ValueError, match="did you mean 'running'"):
         BatchNorm("runing").init(jax.random.key(0), images(1, 4, 4), True)

@@ -306,6 +306,7 @@ def test_what_is_refused():
         ("pass alpha=0", lambda: ridge(q, k, v, route="pinv")),
         ("alpha must be >= 0", lambda: ls_svm(q, k, v, alpha=-1)),
         ("qda needs alpha > 0", lambda: qda(q, k, v, alpha=0)),
+        ("pooling must be in .0, 1., got 1.7", lambda: qda(q, k, v, pooling=1.7)),
         ("needs one column of labels for each class", lambda: lda(q, k, v[:, :1])),
         ("needs one column of labels for each class", lambda: qda(q, k, v[:, :1])),
         (r"expected sample_weight \[..., 9\]", lambda: ridge(q, k, v, sample_weight=np.ones(8))),

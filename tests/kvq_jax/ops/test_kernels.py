@@ -103,6 +103,24 @@ def test_no_ridge_interpolates(x64):
     close(jit(kernel_intention, alpha=0)(k, k, v), v, 1e-6)
 
 
+@pytest.mark.parametrize(
+    "op",
+    [functools.partial(kernel_intention, alpha=0), functools.partial(nystroem_intention, landmarks=None, alpha=1e-6)],
+)
+def test_absent_keys_move_no_cut_off(op):
+    """A thousand of them, and near-singular systems in float32: the predictions are those without them."""
+    rng = np.random.default_rng(0)
+    key = np.float32(np.sort(rng.uniform(-2, 2, (12, 1)), 0))
+    query, value = (
+        np.float32(np.linspace(-2, 2, 5)[:, None]),
+        np.sin(2 * key) + np.float32(0.1 * rng.normal(size=(12, 1))),
+    )
+    more = lambda rows: np.concatenate([rows, np.full((1000, 1), 7, np.float32)])
+    run = jax.jit(functools.partial(op, gamma=1.0))
+    alone, among = run(query, key, value), run(query, more(key), more(value), mask=jnp.arange(1012) < 12)
+    np.testing.assert_allclose(among, alone, atol=0.02)
+
+
 # Whitening
 
 

@@ -224,6 +224,7 @@ def test_bad_input_is_named():
         (lambda: streaming.rls_init(D, K, alpha=0.0), "alpha"),
         (lambda: streaming.rls_update(streaming.rls_init(D, K), k, v, forgetting=2.0), "forgetting"),
         (lambda: streaming.fold(fixed, fixed.init(D, K), k, v, chunk_size=0), "chunk_size"),
+        (lambda: streaming.chunked("intention", 2)(q, k, v, unit="trace"), "unknown option of the stream of intention"),
         (lambda: streaming.fold(fixed, fixed.init(D, K), k, v[:3], chunk_size=2), "expected key"),
     ]:
         with pytest.raises(ValueError, match=match) as error:

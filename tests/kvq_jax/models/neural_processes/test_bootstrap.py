@@ -56,6 +56,14 @@ def test_bnp_step_by_step():
     close(found, ((context.x, np.stack(contexts)), (mean.swapaxes(0, 1), std.swapaxes(0, 1) ** 2)))
 
 
+def test_what_a_masked_point_holds_reaches_no_prediction():
+    model, variables = made("bnp")
+    context, mask = points(N), np.arange(N) < N - 1
+    predict = jax.jit(lambda y: model.apply(variables, Points(context.x, y, mask), context.x, key=KEY).mean)
+    spoilt = np.where(mask[:, None], context.y, np.nan)
+    np.testing.assert_array_equal(predict(spoilt), predict(np.where(mask[:, None], context.y, 0)))
+
+
 def test_one_residual_for_all_places_is_none():
     """Centred, it vanishes: y~ is the mean that the resampled pairs predict at the context's x, without gradient."""
     model, variables = made("banp")

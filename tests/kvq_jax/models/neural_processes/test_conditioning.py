@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvq_jax.models import family
+from kvq_jax.models.neural_processes.conditional import CANP
 from kvq_jax.models.neural_processes.conditioning import (
     as_stream,
     condition,
@@ -153,6 +154,16 @@ def test_a_model_is_a_stream():
 def test_which_models_have_a_state():
     assert {name for name in MODELS if has_state(MODELS[name], variables_of(name))} == set(STATES)
     assert not has_state(MODELS["cmanp"].clone(cross_op="sigma_intention"), variables_of("cmanp"))
+
+
+def test_keys_that_are_x_itself_have_no_state():
+    """Nothing tells their width before the first point."""
+    fields = dict(dim_y=2, hidden=4, self_attention=False, num_heads=0, key_depth=0)
+    model = CANP(**fields, op=dict(name="intention", alpha=0.1))
+    context = points(N)
+    variables = model.init(jax.random.key(0), context, context.x)
+    assert not has_state(model, variables)
+    assert has_state(model.clone(key_depth=1), model.clone(key_depth=1).init(jax.random.key(0), context, context.x))
 
 
 def test_blocks_hold_every_point_once():
