@@ -7,7 +7,6 @@ import pytest
 
 from kvq_jax import models, nn, saved
 from kvq_jax.models.event_processes.base import absent
-from kvq_jax.models.neural_processes.joint import JointHead
 from kvq_jax.nn.perceiver import PerceiverBlock
 from kvq_jax.nn.transformer import TransformerEncoder
 from tests.kvq_jax.models.event_processes import drawing as event_models
@@ -63,11 +62,11 @@ def products(program):
 
 @pytest.mark.parametrize("name", models.MODELS)
 def test_a_model_computes_in_its_dtype_and_predicts_in_float32(name):
-    """A regressor's prediction has the dtype of its last layer; densities, covariances among them, have float32."""
+    """A regressor's prediction has the dtype of its last layer, densities have float32."""
     half = narrow(models.MODELS[name]).clone(**HALF)
     made, predicted, multiplied = traced(half, CONTEXT, TARGET.x, TARGET.mask, key=KEY)
     assert made == {"bfloat16"}
-    assert multiplied == {"bfloat16"} | ({"float32"} if isinstance(half, JointHead) else set())
+    assert multiplied == {"bfloat16"}
     assert predicted == {"bfloat16" if isinstance(half, models.Regressor) else "float32"}
 
 

@@ -223,6 +223,8 @@ def result(model, protocol="code", preset="quick", drop="published", level=2.0, 
             "config": {
                 "evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100),
                 "train": {"select": select},
+                "task": {"drop": 0.5 if model in ("lbanp", "cmanp") else 0.0},
+                "model": {"drop_y": 0.5} if model == "tnp_d" else {},
             },
         },
     )
@@ -241,6 +243,9 @@ def test_table_7_with_missing_cells():
     values = np.random.default_rng(0).normal(2.0, 0.1, (1, 10))
     np.testing.assert_allclose([rows["CNP"][1].mean, rows["CNP"][1].error], [summary["mean"], values.std()])
     assert "protocol code" in table.caption and "500 rounds" in table.caption
+    assert "half of the rewards dropped in training of LBANP." in table.caption
+    assert "no rewards dropped" in wheel_tables.table7(results[:1]).caption
+    assert "of TNP-D." in wheel_tables.table7([result("tnp_d")]).caption
     assert table.facts == {"preset": "quick", "seeds": "1", "n": "10"} and "0.7 std" in table.csv().splitlines()[0]
     assert {len(cells) for _, cells in table.rows} == {len(table.columns) - 1}
 
