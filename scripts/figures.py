@@ -1,7 +1,7 @@
 """Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure> [--format png|pdf|svg]
 
 Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and
-its numbers (CSV) are written below --out.
+its numbers (CSV) are written below --out, with --preset under a name that ends in it.
 """
 
 import sys
@@ -29,7 +29,7 @@ def _draw(argv: list[str]) -> None:
         return
     draw = catalogue.find("figures", _FIGURE.value)
     paper = _FIGURE.value.split("/")[0]
-    with drawing.saved_as(_FORMAT.value):
+    with drawing.saved_as(_FORMAT.value, f"_{_PRESET.value}" if _PRESET.value else ""):
         print(draw(load_results(map(Path, _RESULTS.value), _PRESET.value), Path(_OUT.value) / paper))
 
 

@@ -27,7 +27,7 @@ EFFORTS = {"tiny": "runs of seconds", "quick": "short runs", "paper": "the publi
 # Kind of a picture -> the metadata that leave out when it was drawn: equal pictures are equal files.
 _WITHOUT_TIME = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 FORMATS = tuple(_WITHOUT_TIME)
-_form = contextvars.ContextVar("form", default="png")
+_form = contextvars.ContextVar("form", default=("png", ""))
 matplotlib.rcParams.update(
     {
         "axes.edgecolor": INK,
@@ -116,9 +116,9 @@ def plain_ticks(axis: Axis, sizes: Iterable[float] = ()) -> None:
 
 
 @contextlib.contextmanager
-def saved_as(form: str) -> Iterator[None]:
-    """Within it `save` writes pictures of this kind, one of FORMATS. Raises ConfigError for another."""
-    before = _form.set(choose({known: known for known in FORMATS}, form, "--format"))
+def saved_as(form: str, end: str = "") -> Iterator[None]:
+    """Within it `save` writes pictures of this kind, one of FORMATS, whose names end so. Raises ConfigError."""
+    before = _form.set((choose({known: known for known in FORMATS}, form, "--format"), end))
     try:
         yield
     finally:
@@ -128,14 +128,15 @@ def saved_as(form: str) -> Iterator[None]:
 def save(figure: Figure, path: Path, columns: Sequence[str] = (), rows: Iterable[Sequence] = ()) -> Path:
     """Writes the picture, making its folder, and beside it as CSV the numbers that it draws; returns its path.
 
-    The ending of the path is that of the kind which `saved_as` asks for, by default .png.
+    The name and kind of the path end as `saved_as` asks for, by default in .png.
     """
-    path = path.with_suffix(f".{_form.get()}")
+    form, end = _form.get()
+    path = path.with_name(f"{path.stem}{end}.{form}")
     path.parent.mkdir(parents=True, exist_ok=True)
     if columns:
         numbers = io.StringIO()
         csv.writer(numbers, lineterminator="\n").writerows([columns, *rows])
         write_text(path.with_suffix(".csv"), numbers.getvalue())
     with moved_into(path) as file:
-        figure.savefig(file, format=_form.get(), metadata=_WITHOUT_TIME[_form.get()])
+        figure.savefig(file, format=form, metadata=_WITHOUT_TIME[form])
     return path

@@ -60,6 +60,9 @@ def test_pictures_of_every_kind_have_their_numbers_beside_them(tmp_path, form, s
     assert (tmp_path / "deep" / "figure1.csv").read_text() == "a\n1.5\n"
     assert path.read_bytes() == again.read_bytes()
     assert drawing.save(picture()[0], tmp_path / "figure2.png").suffix == ".png"
+    with drawing.saved_as(form, "_paper"):
+        assert drawing.save(picture()[0], tmp_path / "figure3.png", ["a"]).name == f"figure3_paper.{form}"
+    assert (tmp_path / "figure3_paper.csv").exists()
 
 
 def test_an_unknown_kind_of_picture():
