@@ -19,6 +19,7 @@ from experiments import catalogue
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.launch import Options, launch, split_evaluation
 from experiments.harness.results import Result
+from experiments.harness.size_classes import choose_classes
 from experiments.neural_processes import attention_results, likelihoods, predicting
 from experiments.neural_processes.gp import experiment as meta_regression
 from experiments.neural_processes.gp import tables
@@ -29,6 +30,7 @@ from experiments.tasks.gaussian_process import GaussianProcess
 from kvq_jax.models import MODELS, Model, NeuralProcess, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
 from tests.kvq_jax.nn.drawing import drawn
+from tests.processes import ROOT
 
 
 class Constant(NeuralProcess):
@@ -346,3 +348,22 @@ def test_what_the_floor_costs(tmp_path):
     assert (
         "CNP 0.200 ± 0.010 with its floor of 0.1 and 0.450 ± 0.010 without, 25% of what it lacks to TNP-D" in said.text
     )
+
+
+def test_the_readme_has_the_wastes_of_size_classes():
+    law = GaussianProcess(**config_file.TASK).law
+    own = {count: f"{choose_classes(law, count).waste:.3g}" for count in (1, 4, 12, 24)}
+    in_one = {
+        (name, count): f"{choose_classes(law.of_points, count, MODELS[name].cls.slot_costs).waste:.3g}"
+        for name in ("cnp", "tnp_d")
+        for count in (4, 12)
+    }
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert (
+        f"12 classes compute {own[12]} slots for each point there is, 24 compute {own[24]}, 4 compute {own[4]}, "
+        f"one {own[1]}."
+    ) in text
+    assert (
+        f"12 classes then compute {in_one['cnp', 12]} (TNP-D {in_one['tnp_d', 12]}), 4 compute {in_one['cnp', 4]} "
+        f"({in_one['tnp_d', 4]})."
+    ) in text
