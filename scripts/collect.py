@@ -90,8 +90,10 @@ def _hand_over(runs: Path, place: Path) -> None:
             shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
             for kind in ("latest", "best"):
                 kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
-                for last in sorted(kept, key=lambda path: int(path.name))[-1:]:
-                    shutil.copytree(last, target / last.relative_to(folder))
+                kept.sort(key=lambda path: int(path.name))
+                # A run that was killed between its best state and the latest names the best one before.
+                for checkpoint in kept[-1:] if kind == "latest" else kept:
+                    shutil.copytree(checkpoint, target / checkpoint.relative_to(folder))
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
                     shutil.copy2(folder / name, target / name)

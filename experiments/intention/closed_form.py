@@ -10,7 +10,6 @@ from experiments.regression.labels import METHODS, label, model_of
 
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")  # in the paper's order, which has no MAML here
 # A model in another form than the preset's own has a row of its own. Form -> what its name then has behind it.
-_OWN_FORM = {"paper": "paper"}  # preset -> its own form; few-shot regressors in all others
 _FORMS = {"": "", "paper": ", the paper's form", "regression": ", few-shot regressor"}
 
 Row = tuple[str, str]  # model, form
@@ -86,7 +85,7 @@ def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Ite
     first = next(iter(number.known(number.rows, "MSE")), None)
     if first is None:
         raise Unsaid(f"no result on {task}")
-    own = _OWN_FORM.get(number.cell(first, "MSE").run.preset, "regression")
+    own = "paper" if number.cell(first, "MSE").run.preset == "paper" else "regression"
     forms = {"paper": "In the paper's form", "regression": "As few-shot regressors of the same features"}
     for form, heading in forms.items():
         names = {model: _name((model, "" if form == own else form)) for model in MODELS if model != "maml"}

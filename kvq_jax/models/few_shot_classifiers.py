@@ -22,6 +22,7 @@ from kvq_jax.nn import MLP, Linear, Mixer, MultiHead, Op
 from kvq_jax.nn.block import Block
 from kvq_jax.nn.mixer import resolve
 from kvq_jax.ops import whitening
+from kvq_jax.ops.linalg import matmul, transpose
 
 
 def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
@@ -193,7 +194,7 @@ class _Learner(Block):
 def class_means(key: jax.Array, label: jax.Array) -> jax.Array:
     """Keys [..., N, d], one-hot labels [..., N, way] -> the mean key of each class [..., way, d]; zero without keys."""
     count = jnp.maximum(label.sum(-2), 1)[..., None]
-    return jnp.einsum("...nk,...nd->...kd", label, key, precision="highest") / count
+    return matmul(transpose(label), key) / count
 
 
 def check_episode(context_image: jax.Array, context_label: jax.Array, target_image: jax.Array) -> None:

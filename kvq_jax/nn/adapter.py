@@ -80,9 +80,8 @@ def as_attention_fn(op: Op = "softmax", *, scaling: str = "head") -> Callable[..
         weights, rest = affine_form(attend, value.shape[-2], value.dtype)
         if module is not None:
             module.sow("intermediates" if isinstance(module, linen.Module) else nnx.Intermediate, _WEIGHTS, weights)
-        if not drop:
-            return jnp.swapaxes(attend(value), -2, -3)
-        weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
+        if drop:
+            weights = _drop(weights, dropout_rng, dropout_rate, broadcast_dropout)
         _, held, spoilt = masks.absent(key, value, masks.resolve(query, key, value, mask))
         return jnp.swapaxes(masks.owe(mix(weights, held) + rest, spoilt).astype(value.dtype), -2, -3)
 

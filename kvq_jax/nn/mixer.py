@@ -10,7 +10,7 @@ from kvq_jax.names import choose, unknown
 from kvq_jax.nn.alpha import ALPHA_KINDS, Alpha
 from kvq_jax.nn.block import Block
 from kvq_jax.ops import OPERATORS, Operator
-from kvq_jax.ops.operators import keywords
+from kvq_jax.ops.operators import check_stream_options, keywords
 from kvq_jax.ops.streaming import Stream
 
 # A name of kvq_jax.ops.OPERATORS; a function (query, key, value, *, mask) -> output; or dict(name=either, **options).
@@ -107,10 +107,8 @@ class Mixer(Block):
             raise ValueError(
                 f"a state of {said.name} belongs to the queries it was made for: no constant size serves any query"
             )
-        options, known = self._options(said), keywords(make)
-        for option in options:
-            if option not in known:
-                raise ValueError(unknown(f"option of the stream of {said.name}", option, known))
+        options = self._options(said)
+        check_stream_options(said.name, make, options)
         return make(query, **options)
 
     def _options(self, said: Resolved, key=None, value=None, mask=None) -> dict[str, Any]:

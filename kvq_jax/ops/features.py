@@ -42,8 +42,7 @@ def whitening(
     Args:
         kernel, gamma: as in `kvq_jax.ops.kernels.kernel_intention`; the rules for gamma see the landmarks.
         jitter: added to the diagonal of k(L, L), in units of its mean; None: 10 m eps of the m landmarks that are
-            there. k(L, L) is singular where
-            landmarks coincide, and for the linear kernel where m > d.
+            there. k(L, L) is singular where landmarks coincide, and for the linear kernel where m > d.
         root: 'cholesky' (R = C'^-1 for k(L, L) = C C') or 'symmetric' (R = k(L, L)^-1/2, the paper's).
     """
     keep = masks.resolve(x, landmarks, landmarks, mask)

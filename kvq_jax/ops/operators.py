@@ -47,6 +47,14 @@ def keywords(function: Callable[..., Any]) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "mask"}
 
 
+def check_stream_options(name: str, stream: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises ValueError for an option that the stream of the operator `name` does not have."""
+    known = keywords(stream)
+    for option in options:
+        if option not in known:
+            raise ValueError(unknown(f"option of the stream of {name}", option, known))
+
+
 def affine_form(attend: Callable[[Array], Array], points: int, dtype: DTypeLike = float) -> tuple[Array, Array]:
     """The weights W [..., M, N] and the rest b [..., M, 1] of an affine operator: attend(value) = W value + b.
 

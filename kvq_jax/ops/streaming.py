@@ -11,7 +11,6 @@ Sigma-Intention and the sigma-Informer have no stream: their softmax over keys n
 
 # ruff: noqa: F401  the door to all that streams
 
-import inspect
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from jax import Array
 from kvq_jax.names import choose
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.masks import Mask
-from kvq_jax.ops.operators import OPERATORS
+from kvq_jax.ops.operators import OPERATORS, check_stream_options
 from kvq_jax.ops.streaming_attention import NormalisedState, TotalState, erf_stream, laplace_stream, softmax_stream
 from kvq_jax.ops.streaming_fold import Stream, fold, fold_made, merge_devices, prefixes
 from kvq_jax.ops.streaming_intention import (
@@ -50,8 +49,7 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         shape = masks.output_shape(query, key, value)
         masks.resolve(query, key, value, mask)
         out, _ = linalg.dtypes(query, key, value)
-        for option in options:
-            choose(inspect.signature(make).parameters, option, f"option of the stream of {name}")
+        check_stream_options(name, make, options)
         stream = make(query, **options)
         state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
         return jnp.broadcast_to(stream.read(state), shape).astype(out)

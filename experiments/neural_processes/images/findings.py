@@ -60,16 +60,16 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:
     """Which models gain from more pixels by more than the errors, in every part; most should."""
-    gain, stay = [], []
+    gain, stay, parts = [], [], ("seen", "unseen") if data == "emnist" else ("test",)
     cells = {model: result for (model, its), result in chosen_results(results).items() if its == data}
     for model, result in cells.items():
-        counts, parts = result.config["evaluation"]["counts"], ("test",) if data != "emnist" else ("seen", "unseen")
+        counts = result.config["evaluation"]["counts"]
         ends = [
             [log_likelihood(result, f"{part}/target@{count}") for count in (counts[0], counts[-1])] for part in parts
         ]
         gains = all(many.mean - few.mean > few.error + many.error for few, many in ends)
         (gain if gains else stay).append(MODELS[model].label)
-    where = "in one part or both" if data == "emnist" else "or below 0"
+    where = "in one part or both" if len(parts) > 1 else "or below 0"
     but = f"; the gain of {listed(stay)} is within the errors, {where}" if stay else ""
     yield Finding(
         f"More observed pixels, more likelihood: from {counts[0]} to {counts[-1]} pixels on {data}, for {listed(gain)}"
