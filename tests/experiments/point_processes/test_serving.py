@@ -43,12 +43,12 @@ def test_serving_gives_the_state_that_it_takes():
 
 def test_a_run_has_a_table_and_a_figure(tmp_path):
     config = config_file.get_config("preset=tiny")
-    config.models = {name: config.models[name].to_dict() for name in ("cmhp", "thp_mixture")}
+    config.models = {name: config.models[name].to_dict() for name in ("gru", "thp_mixture")}
     result = launch(config, tmp_path / "run", Options(), Console(file=io.StringIO()), catalogue.show)
     assert (tmp_path / "run" / "figure.png").exists()
     table = tables.TABLES["events/serving"]([result])
     assert len(table.rows) == 8 and all(cell.known for _, cells in table.rows for cell in cells)
-    state = dict(table.rows)["state, KiB: CMHP"]
+    state = dict(table.rows)["state, KiB: GRU"]
     assert state[0].mean == state[1].mean
     assert tables.TABLES["events/serving"]([]) is None
     with pytest.raises(UserError, match="events/serving needs a result"):
