@@ -79,5 +79,5 @@ def _named(names: Iterable[str]) -> str:
     return listed(list(names) or ["none"])
 
 
-# Of the readings that results/ has; wheel() takes the others, too.
-FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in ("cmanp/table7", "cmanp/table7_text")}
+_TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")  # that results/ has; wheel() takes the others, too
+FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
