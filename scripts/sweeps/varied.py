@@ -58,8 +58,11 @@ def of_result(result: Result) -> Entry:
 
 
 def of_cell(cell: Cell, root: Path) -> Entry:
-    """The entry of a cell of a sweep, whose run is below `root` if it is there."""
-    found = load_results([cell.folder(root)])
+    """The entry of a cell of a sweep, whose run is below `root` if it is there; a damaged result is missing."""
+    try:
+        found = load_results([cell.folder(root)])
+    except UserError:  # damaged, which the sweep has said where it came to the cell
+        found = []
     config = json.loads(config_json(cell.config))
     return Entry(config, frozenset(config["axes"]) | frozenset(cell.overrides), found[0] if found else None)
 

@@ -45,7 +45,7 @@ def run(arg, folder):
     return launch(anything.get_config(f"{arg},preset=tiny"), folder, Options(), Console(quiet=True))
 
 
-@pytest.mark.parametrize("task", ["sine", "kabsch"])
+@pytest.mark.parametrize("task", ["gp", "sine", "kabsch"])
 def test_a_model_and_an_operator_added_by_a_row_run_with_their_table(rows, task, tmp_path):
     result = run(f"model=one_layer,task={task},op=sharp", tmp_path)
     assert (
@@ -53,7 +53,7 @@ def test_a_model_and_an_operator_added_by_a_row_run_with_their_table(rows, task,
     )
     table = run_table([result])
     names = [name for name, _ in table.rows]
-    extra = {"sine": [], "kabsch": ["squared error, Umeyama (similarity, oracle)"]}
+    extra = {"gp": ["squared error, oracle"], "sine": [], "kabsch": ["squared error, Umeyama (similarity, oracle)"]}
     assert set(["squared error", *extra[task]]) <= set(names) and "One layer" in table.title
     assert all(np.isfinite(cell.mean) for _, cells in table.rows for cell in cells)
     assert run_figure([result], tmp_path).read_bytes()[1:4] == b"PNG"

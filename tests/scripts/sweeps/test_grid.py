@@ -131,8 +131,10 @@ def test_a_damaged_result_is_reported_and_the_other_cells_run(tmp_path, monkeypa
     folders[1].mkdir(parents=True)
     (folders[1] / "result.json").write_text("{")
     assert swept() == 2 and begun == [0, 2]
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("error: preset=tiny,model=maml train.seed=1: cannot read "), lines
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert line.startswith("error: preset=tiny,model=maml train.seed=1: cannot read ")
+    assert told.out.count("missing") == 3, "the table of the grid is shown"
 
 
 def test_a_failed_cell_is_reported_and_retried_only_when_asked(tmp_path, monkeypatch, capsys):
