@@ -31,6 +31,9 @@ _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 _WEIGHTS = flags.DEFINE_bool("weights", False, "also release the weights of these runs, each with a card")
 _UNFINISHED = flags.DEFINE_bool("unfinished", False, "copy the runs that have no result yet instead, of any preset")
 
+# That it is there tells Orbax that a checkpoint is whole. Its text names a folder of this machine, and stays here.
+_WHOLE = "commit_success.txt"
+
 
 def _collect(argv: list[str]) -> None:
     command_line.parse_flags(argv)
@@ -94,6 +97,10 @@ def _hand_over(runs: Path, place: Path) -> None:
                 # A run that was killed between its best state and the latest names the best one before.
                 for checkpoint in kept[-1:] if kind == "latest" else kept:
                     shutil.copytree(checkpoint, target / checkpoint.relative_to(folder))
+                    for mark in checkpoint.rglob(_WHOLE):
+                        copied = target / mark.relative_to(folder)
+                        copied.write_text("")
+                        shutil.copystat(mark, copied)
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
                     shutil.copy2(folder / name, target / name)

@@ -229,6 +229,8 @@ def test_a_run_goes_on_from_what_collect_kept_of_it_to_the_bit(runs, tmp_path):
         assert f"another process is running in {begun}" in run(*hand_over, code=2)
     (copy,) = run(*hand_over).split()
     assert Path(copy) == tmp_path / "unfinished" / whole.relative_to(runs)
+    files = [path for path in Path(copy).rglob("*") if path.is_file()]
+    assert files and not any(str(whole).encode() in path.read_bytes() for path in files)  # it names no machine's folder
     run("sweep", *SWEEP, "--workdir", tmp_path / "unfinished", "--grid", "model=attention")
     assert outcome(Path(copy)) == outcome(whole)
     written = [
