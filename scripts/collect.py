@@ -31,9 +31,6 @@ _PRESET = flags.DEFINE_list("preset", ["quick", "paper"], "presets to copy")
 _WEIGHTS = flags.DEFINE_bool("weights", False, "also release the weights of these runs, each with a card")
 _UNFINISHED = flags.DEFINE_bool("unfinished", False, "copy the runs that have no result yet instead, of any preset")
 
-# That it is there tells Orbax that a checkpoint is whole. Its text names a folder of this machine, and stays here.
-_WHOLE = "commit_success.txt"
-
 
 def _collect(argv: list[str]) -> None:
     command_line.parse_flags(argv)
@@ -96,15 +93,20 @@ def _hand_over(runs: Path, place: Path) -> None:
                 kept.sort(key=lambda path: int(path.name))
                 # A run that was killed between its best state and the latest names the best one before.
                 for checkpoint in kept[-1:] if kind == "latest" else kept:
-                    shutil.copytree(checkpoint, target / checkpoint.relative_to(folder))
-                    for mark in checkpoint.rglob(_WHOLE):
-                        copied = target / mark.relative_to(folder)
-                        copied.write_text("")
-                        shutil.copystat(mark, copied)
+                    shutil.copytree(checkpoint, target / checkpoint.relative_to(folder), copy_function=_copy)
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
                     shutil.copy2(folder / name, target / name)
         print(target)
+
+
+def _copy(source: str, place: str) -> None:
+    """As shutil.copy2. Orbax's mark of a whole checkpoint names a folder of this machine: it is there, but empty."""
+    if Path(source).name == "commit_success.txt":
+        Path(place).touch()
+    else:
+        shutil.copyfile(source, place)
+    shutil.copystat(source, place)
 
 
 if __name__ == "__main__":
