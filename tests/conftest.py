@@ -14,6 +14,7 @@ FLAGS = (
     "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_experimental_ynn_fusion_type=",
+    "--xla_disable_hlo_passes=hlo-verifier",  # XLA's check of itself after each of its passes
 )
 os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *FLAGS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
