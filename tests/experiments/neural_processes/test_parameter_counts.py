@@ -35,7 +35,7 @@ def count(cls: type, fields: dict, dim_x: int) -> int:
     """The number of parameters, all float32."""
     model = cls(**fields)
     points = Points(jnp.zeros((3, dim_x)), jnp.zeros((3, model.dim_y)))
-    init = lambda key: model.lazy_init(key, points, points, key=key, method="loss")
+    init = lambda key: model.init(key, points, points, key=key, method="loss")
     leaves = jax.tree.leaves(jax.eval_shape(init, jax.random.key(0)))
     assert all(leaf.dtype == jnp.float32 for leaf in leaves)
     return sum(math.prod(leaf.shape) for leaf in leaves)
