@@ -3,8 +3,6 @@
 import functools
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
@@ -134,12 +132,9 @@ class TransformerEncoder(Block):
             heads_init="fused",
         )
         layers = [build(name=f"layer_{index}") for index in range(self.num_layers)]
-        apply = traced_once(layers, num_keys=num_keys)
-        for index, layer in enumerate(layers):
+        apply = traced_once(layers, self.copy_layers, num_keys=num_keys)
+        for layer in layers:
             # With a position each layer has a cache of its own.
             cached = position is not None
             x = layer(x, mask=mask, num_keys=num_keys, position=position) if cached else apply(layer, x, mask=mask)
-            if index and self.copy_layers and self.is_initializing():
-                first = self.get_variable("params", "layer_0")
-                self.put_variable("params", f"layer_{index}", jax.tree.map(jnp.copy, first))
         return x

@@ -42,7 +42,7 @@ class CMANP(LevelProcess):
 
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
-        points, apply = self.embedder(context.x, context.y), traced_once(self.encoder)
+        points, apply = self.embedder(context.x, context.y), traced_once(self.encoder, self.copy_layers)
         return self._stack(lambda i, latents: apply(self.encoder[i], latents, points, mask=context.mask))
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:

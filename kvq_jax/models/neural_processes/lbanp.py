@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 from numpyro.distributions import Distribution
 
@@ -66,13 +65,7 @@ class LevelProcess(NeuralProcess):
 
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """At target_x [..., M, dx]: Independent(Normal) with batch [..., M], event [dim_y]."""
-        prediction = self.predict(self.decode(self.levels(context), target_x), target_mask)
-        if self.copy_layers and self.is_initializing():
-            for stack in ("encoder", "decoder"):
-                for index in range(1, len(getattr(self, stack))):
-                    first = self.get_variable("params", f"{stack}_0")
-                    self.put_variable("params", f"{stack}_{index}", jax.tree.map(jnp.copy, first))
-        return prediction
+        return self.predict(self.decode(self.levels(context), target_x), target_mask)
 
     def remember(self, context: Points, *, key: jax.Array | None = None) -> Any:
         """The levels."""
@@ -87,7 +80,7 @@ class LevelProcess(NeuralProcess):
 
     def decode(self, levels: Sequence[tuple[jax.Array, jax.Array | None]], target_x: jax.Array) -> jax.Array:
         """Encodings of the targets [..., M, features], each on its own."""
-        rows, apply = self.query_embedder(target_x), traced_once(self.decoder)
+        rows, apply = self.query_embedder(target_x), traced_once(self.decoder, self.copy_layers)
         for layer, (level, mask) in zip(self.decoder, levels, strict=True):
             rows = apply(layer, rows, level, mask=mask)
         return self.norm(rows)
@@ -132,7 +125,7 @@ class EQTNP(LevelProcess):
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, jax.Array | None]]:
         """num_layers times rows [..., N, features] with the mask of the context."""
         levels = [self.embedder(context.x, context.y)]
-        apply = traced_once(self.encoder)
+        apply = traced_once(self.encoder, self.copy_layers)
         for layer in self.encoder:
             levels.append(apply(layer, levels[-1], mask=context.mask))
         return [(level, context.mask) for level in levels]
@@ -168,7 +161,7 @@ class LBANP(LevelProcess):
     def levels(self, context: Points) -> Sequence[tuple[jax.Array, None]]:
         """num_layers times latents [..., num_latents, features]."""
         points, latents, levels = self.embedder(context.x, context.y), self.latents, []
-        apply = traced_once(self.encoder)
+        apply = traced_once(self.encoder, self.copy_layers)
         for layer in self.encoder:
             latents = apply(layer, latents, points, mask=context.mask)
             levels.append((latents, None))
