@@ -65,6 +65,8 @@ def test_labels_for_qda():
 
 
 def test_neural_processes(capsys, monkeypatch):
+    monkeypatch.setattr(neural_processes, "_STEPS", 2)
+    monkeypatch.setattr(neural_processes, "_TURNS", 2)
     monkeypatch.setattr(neural_processes, "_LENGTHS", (20, 100))
     monkeypatch.setattr(neural_processes, "_CHUNK", 10)
     monkeypatch.setattr(neural_processes, "_SEEN", (10, 100))
