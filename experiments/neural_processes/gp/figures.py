@@ -88,7 +88,7 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     Models that predict each target alone come first: the likelihood of all targets jointly is another metric.
     """
     cells = _required(results, "gp_likelihoods")
-    found = {name for name, _ in cells}
+    found = {name for name, form in cells if form in _MARKS}
     models = sorted((model for model in MODELS if model in found), key=lambda model: kind(model) == "joint")
     alone = sum(kind(model) == "marginal" for model in models)
     figure, (axes,) = drawing.new_figure(1, len(KERNELS), width=3.4, height=1.2 + 0.27 * len(models), sharey=True)

@@ -1,10 +1,10 @@
 """What the results of one-dimensional meta-regression say (CMANP paper, Table 4)."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, facts, seeds_of, several
-from experiments.neural_processes.gp.tables import KERNELS, chosen_results, row_label, table4
+from experiments.neural_processes.gp.tables import KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
 from kvq_jax.models import MODELS, family
 
 _PAPER_STEPS, _NEAR = 100_000, 0.05
@@ -13,7 +13,7 @@ _PAPER_STEPS, _NEAR = 100_000, 0.05
 def table(results: Sequence[Result]) -> Iterator[Finding]:
     """How far the models have come, in the paper's order of likelihoods, and what they lack to the true posterior."""
     number, head = Numbers(table4, results), KERNELS["rbf"]
-    cells = {model: result for (model, std), result in chosen_results(results).items() if std == "published"}
+    cells = {model: result for (model, form), result in chosen_results(results).items() if form == PUBLISHED}
     steps = sorted(result.content["steps"] for result in cells.values())
     for likelihood, words in (("marginal", "each target alone"), ("joint", "all targets jointly")):
         names = [row.label for row in family("neural_process").values() if row.cls.likelihood == likelihood]
@@ -41,7 +41,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     """What runs of the published length have, beside the paper."""
     own = [result for result in results if result.preset == "paper"]
     number, metric, told, apart = Numbers(table4, own), f"trained/{next(iter(KERNELS))}/target", [], []
-    cells = {model: result for (model, std), result in chosen_results(own).items() if std == "published"}
+    cells = {model: result for (model, form), result in chosen_results(own).items() if form == PUBLISHED}
     for model, result in cells.items():
         label, numbers = MODELS[model].label, []
         for head in (head for head in KERNELS.values() if f"{head}, paper" in number.columns):
@@ -58,26 +58,44 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
             f"are {min(apart):+.3f} to {max(apart):+.3f}."
         )
     yield from _floors(number, chosen_results(own))
+    yield from _latents(number, chosen_results(own))
 
 
 def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:
     """What models gain that take TNP-D's exponential for their deviation with a floor, as a share of what they lack.
 
-    `cells` are the models and stds of the table.
+    `cells` are the models and forms of the table.
     """
     told, head = [], KERNELS["rbf"]
-    for model in (model for model, std in cells if std == "same" and (model, "published") in cells):
-        published, same = (number.cell(row_label(model, std), head) for std in ("published", "same"))
+    for model in (model for model, form in cells if form == SAME and (model, PUBLISHED) in cells):
+        published, same = (number.cell(row_label(model, form), head) for form in (PUBLISHED, SAME))
         share = (same.mean - published.mean) / (number("TNP-D", head) - published.mean)
         floor = published.run.config["model"]["std_floor"]
         told.append(
-            f"{row_label(model, 'published')} {published.text()} with its floor of {floor} and {same.text()} without, "
+            f"{row_label(model, PUBLISHED)} {published.text()} with its floor of {floor} and {same.text()} without, "
             f"{share:.0%} of what it lacks to TNP-D"
         )
     if told:
         yield Finding(
             f"The exponential of TNP-D in place of a standard deviation with a floor, {head}: {'; '.join(told)}."
         )
+
+
+def _latents(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterator[Finding]:
+    """What models have with another number of latents than the published one, beside that and the paper."""
+    told, head = [], KERNELS["rbf"]
+    for model, form in (cell for cell in cells if cell[1] not in (PUBLISHED, SAME)):
+        beside = []
+        if (model, PUBLISHED) in cells:
+            run = cells[model, PUBLISHED]
+            beside.append(
+                f"with {run.config['model']['num_latents']} {number.cell(row_label(model, PUBLISHED), head).text()}"
+            )
+        papers = number.known([MODELS[model].label], f"{head}, paper")
+        beside += [f"the paper {paper}" for paper in papers.values()]
+        told.append(f"{row_label(model, form)}, {number.cell(row_label(model, form), head).text()} ({listed(beside)})")
+    if told:
+        yield Finding(f"With another number of latents than the published one, {head}: {'; '.join(told)}.")
 
 
 FINDINGS = {"cmanp/table4": table, "cmanp/table4_paper": published}

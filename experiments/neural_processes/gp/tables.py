@@ -12,17 +12,25 @@ CONFIGS = ("neural_processes/gp",)
 KERNELS = {"rbf": "RBF", "matern": "Matern 5/2", "periodic": "periodic"}
 _PROTOCOLS = ("code", "text", "slides")  # the protocol of the paper's numbers first
 
-Cells = dict[tuple[str, str], Result]  # (model, std) -> its result
+PUBLISHED, SAME = "published", "same"  # stds
+
+Cells = dict[tuple[str, str], Result]  # (model, form) -> its result; a form is a std or '8 latents'
 
 
 def chosen_results(results: Sequence[Result]) -> Cells:
-    """(model, std) -> result, all of one preset and one protocol; std is 'published' or 'same'."""
+    """(model, form) -> result, all of one preset and one protocol."""
     return comparable(
         results,
         CONFIGS[0],
-        lambda result: (result.axes["model"], result.axes["std"]),
+        lambda result: (result.axes["model"], form(result)),
         variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),
     )
+
+
+def form(result: Result) -> str:
+    """The std of a run; of one with --config.model.num_latents=8 '8 latents'."""
+    latents = result.overrides.get("model.num_latents")
+    return result.axes["std"] if latents is None else f"{latents} latents"
 
 
 def title(result: Result) -> str:
@@ -36,9 +44,9 @@ def has_floor(model: str) -> bool:
     return getattr(MODELS[model].cls, "std_floor", 0.0) > 0
 
 
-def row_label(model: str, std: str) -> str:
-    """'CNP', or 'CNP, same std': the name of a row of Table 4."""
-    return MODELS[model].label + (", same std" if std == "same" else "")
+def row_label(model: str, form: str) -> str:
+    """'CNP', 'CNP, same std' or 'LBANP, 8 latents': the name of a row of Table 4."""
+    return MODELS[model].label + {PUBLISHED: "", SAME: ", same std"}.get(form, f", {form}")
 
 
 def table4(results: Sequence[Result]) -> Table | None:
@@ -88,7 +96,8 @@ def run_table(results: Sequence[Result]) -> Table:
 def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list]]:
     """The rows of all models measured by one of the two likelihoods, and the oracle's."""
     models = [model for model in family("neural_process") if kind(model) == likelihood]
-    wanted = [(model, "published") for model in models] + [(model, "same") for model in models if has_floor(model)]
+    wanted = [(model, PUBLISHED) for model in models] + [(model, SAME) for model in models if has_floor(model)]
+    wanted += [(model, form) for model, form in cells if model in models and form not in (PUBLISHED, SAME)]
     labels = [row_label(*which) for which in wanted]
     found = [cells.get(which) for which in wanted]
     columns = [[result.steps if result else MISSING for result in found] + [""]]
@@ -96,7 +105,7 @@ def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list
         ours = mark_best([log_likelihood(result, f"{kernel}/target") for result in found], smaller_is_better=False)
         columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{likelihood}")])
         if _in_paper(kernel):
-            columns.append([printed(TABLE4, model, kernel) if std == "published" else "-" for model, std in wanted])
+            columns.append([printed(TABLE4, model, kernel) if form == PUBLISHED else "-" for model, form in wanted])
             columns[-1].append("-")
         columns.append([log_likelihood(result, f"{kernel}/gap_{likelihood}") for result in found] + [""])
     return list(zip([*labels, f"oracle, {likelihood}"], map(list, zip(*columns))))

@@ -350,6 +350,20 @@ def test_what_the_floor_costs(tmp_path):
     )
 
 
+def test_another_number_of_latents_has_a_row_of_its_own(tmp_path):
+    few = content("lbanp", preset="paper", rbf=1.25) | {"overrides": {"model.num_latents": 8}}
+    ours = results(tmp_path / "one", content("tnp_d", preset="paper", rbf=1.36), few)
+    rows = dict(tables.TABLES["cmanp/table4"](ours).rows)
+    assert rows["LBANP, 8 latents"][1].text() == "1.250 ± 0.010" and rows["LBANP, 8 latents"][2] == "-"
+    assert rows["LBANP"][0] == "missing" and list(rows).index("LBANP, 8 latents") < list(rows).index("TNP-A")
+    assert FIGURES["cmanp/gp_likelihoods"](ours, tmp_path).exists()
+    *_, said = FINDINGS["cmanp/table4_paper"](ours)
+    assert said.text.endswith("RBF: LBANP, 8 latents, 1.250 ± 0.010 (the paper 1.27).")
+    both = [*ours, *results(tmp_path / "two", content("lbanp", preset="paper", rbf=0.9))]
+    *_, said = FINDINGS["cmanp/table4_paper"](both)
+    assert said.text.endswith("LBANP, 8 latents, 1.250 ± 0.010 (with 128 0.900 ± 0.010 and the paper 1.27).")
+
+
 def test_the_readme_has_the_wastes_of_size_classes():
     law = GaussianProcess(**config_file.TASK).law
     own = {count: f"{choose_classes(law, count).waste:.3g}" for count in (1, 4, 12, 24)}
