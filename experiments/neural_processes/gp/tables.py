@@ -14,7 +14,14 @@ _PROTOCOLS = ("code", "text", "slides")  # the protocol of the paper's numbers f
 
 PUBLISHED, SAME = "published", "same"  # stds
 
-Cells = dict[tuple[str, str], Result]  # (model, form) -> its result; a form is a std or '8 latents'
+# What of a command line makes a row of its own -> how the row says it.
+_CHANGES = {
+    "model.num_latents": "{} latents",
+    "optimizer.clip_norm": "gradient clipped at {:g}",
+    "train.seed": "seed {}",
+}
+
+Cells = dict[tuple[str, str], Result]  # (model, form) -> its result; a form is a std or '8 latents, seed 1'
 
 
 def chosen_results(results: Sequence[Result]) -> Cells:
@@ -28,9 +35,9 @@ def chosen_results(results: Sequence[Result]) -> Cells:
 
 
 def form(result: Result) -> str:
-    """The std of a run; of one with --config.model.num_latents=8 '8 latents'."""
-    latents = result.overrides.get("model.num_latents")
-    return result.axes["std"] if latents is None else f"{latents} latents"
+    """The std of a run; of one with --config.model.num_latents=8 and --config.train.seed=1 '8 latents, seed 1'."""
+    changes = [text.format(result.overrides[key]) for key, text in _CHANGES.items() if key in result.overrides]
+    return ", ".join(changes) or result.axes["std"]
 
 
 def title(result: Result) -> str:

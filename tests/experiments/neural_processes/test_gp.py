@@ -219,7 +219,14 @@ def content(model, std="published", preset="quick", protocol="code", rbf=1.0):
         values |= {f"gap_{kind}": values[f"oracle_{kind}"] - values["target"] for kind in ("marginal", "joint")}
         metrics |= {f"trained/{kernel}/{name}": number(value) for name, value in values.items()}
     as_dict = json.loads(config.to_json())
-    shared = {"steps": config.train.steps, "best_step": None, "seeds": [0], "parameter_count": 1, "config": as_dict}
+    shared = {
+        "steps": config.train.steps,
+        "validation_losses": [],
+        "best_step": None,
+        "seeds": [0],
+        "parameter_count": 1,
+        "config": as_dict,
+    }
     return {"name": config.name, "axes": as_dict["axes"], "metrics": metrics} | shared
 
 
@@ -350,7 +357,7 @@ def test_what_the_floor_costs(tmp_path):
     )
 
 
-def test_another_number_of_latents_has_a_row_of_its_own(tmp_path):
+def test_a_run_with_one_thing_changed_has_a_row_of_its_own(tmp_path):
     few = content("lbanp", preset="paper", rbf=1.25) | {"overrides": {"model.num_latents": 8}}
     ours = results(tmp_path / "one", content("tnp_d", preset="paper", rbf=1.36), few)
     rows = dict(tables.TABLES["cmanp/table4"](ours).rows)
@@ -361,7 +368,24 @@ def test_another_number_of_latents_has_a_row_of_its_own(tmp_path):
     assert said.text.endswith("RBF: LBANP, 8 latents, 1.250 ± 0.010 (the paper 1.27).")
     both = [*ours, *results(tmp_path / "two", content("lbanp", preset="paper", rbf=0.9))]
     *_, said = FINDINGS["cmanp/table4_paper"](both)
-    assert said.text.endswith("LBANP, 8 latents, 1.250 ± 0.010 (with 128 0.900 ± 0.010 and the paper 1.27).")
+    assert said.text.endswith(
+        "LBANP, 8 latents, 1.250 ± 0.010 (as published, with 128 latents, 0.900 ± 0.010 and the paper 1.27)."
+    )
+    other = few | {"overrides": {"train.seed": 1, "optimizer.clip_norm": 10.0, "train.seeds": 1}}
+    rows = dict(tables.TABLES["cmanp/table4"](results(tmp_path / "three", other)).rows)
+    assert rows["LBANP, gradient clipped at 10, seed 1"][1].text() == "1.250 ± 0.010"
+
+
+def test_a_run_far_from_the_paper_is_told_with_the_rise_of_its_loss(tmp_path):
+    far = content("lbanp", preset="paper", rbf=0.9)
+    falling = far | {"validation_losses": [[1, 0.5], [2, 0.1]]}
+    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "falling", falling))
+    assert said.text == "Farther from the paper: LBANP, -0.370 on RBF and -0.350 on Matern 5/2."
+    rising = far | {"validation_losses": [[1, 0.2], [2, -0.3], [3, 0.5], [4, 0.4], [5, -0.4]]}
+    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "rising", rising))
+    assert said.text.endswith("; its validation loss went from -0.300 after 2 steps to 0.500 after 3.")
+    near = results(tmp_path / "near", content("lbanp", preset="paper", rbf=1.25) | {"validation_losses": [[1, 1.0]]})
+    assert not any("Farther" in said.text for said in FINDINGS["cmanp/table4_paper"](near))
 
 
 def test_the_readme_has_the_wastes_of_size_classes():
