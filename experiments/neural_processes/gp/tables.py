@@ -12,7 +12,7 @@ CONFIGS = ("neural_processes/gp",)
 KERNELS = {"rbf": "RBF", "matern": "Matern 5/2", "periodic": "periodic"}
 _PROTOCOLS = ("code", "text", "slides")  # the protocol of the paper's numbers first
 
-PUBLISHED, SAME = "published", "same"  # stds
+PUBLISHED, SAME = "published", "same std"  # forms
 
 # What of a command line makes a row of its own -> how the row says it.
 _CHANGES = {
@@ -21,7 +21,7 @@ _CHANGES = {
     "train.seed": "seed {}",
 }
 
-Cells = dict[tuple[str, str], Result]  # (model, form) -> its result; a form is a std or '8 latents, seed 1'
+Cells = dict[tuple[str, str], Result]  # (model, form) -> its result
 
 
 def chosen_results(results: Sequence[Result]) -> Cells:
@@ -35,9 +35,10 @@ def chosen_results(results: Sequence[Result]) -> Cells:
 
 
 def form(result: Result) -> str:
-    """The std of a run; of one with --config.model.num_latents=8 and --config.train.seed=1 '8 latents, seed 1'."""
+    """How a run departs from the published training: PUBLISHED, SAME, or '8 latents, seed 1', from its command line."""
+    std = [f"{result.axes['std']} std"] if result.axes["std"] != "published" else []
     changes = [text.format(result.overrides[key]) for key, text in _CHANGES.items() if key in result.overrides]
-    return ", ".join(changes) or result.axes["std"]
+    return ", ".join(std + changes) or PUBLISHED
 
 
 def title(result: Result) -> str:
@@ -53,7 +54,7 @@ def has_floor(model: str) -> bool:
 
 def row_label(model: str, form: str) -> str:
     """'CNP', 'CNP, same std' or 'LBANP, 8 latents': the name of a row of Table 4."""
-    return MODELS[model].label + {PUBLISHED: "", SAME: ", same std"}.get(form, f", {form}")
+    return MODELS[model].label + (f", {form}" if form != PUBLISHED else "")
 
 
 def table4(results: Sequence[Result]) -> Table | None:

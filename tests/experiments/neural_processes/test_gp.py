@@ -374,6 +374,9 @@ def test_a_run_with_one_thing_changed_has_a_row_of_its_own(tmp_path):
     other = few | {"overrides": {"train.seed": 1, "optimizer.clip_norm": 10.0, "train.seeds": 1}}
     rows = dict(tables.TABLES["cmanp/table4"](results(tmp_path / "three", other)).rows)
     assert rows["LBANP, gradient clipped at 10, seed 1"][1].text() == "1.250 ± 0.010"
+    both = content("cnp", std="same", preset="paper", rbf=0.45) | {"overrides": {"train.seed": 1}}
+    rows = dict(tables.TABLES["cmanp/table4"](results(tmp_path / "four", both)).rows)
+    assert rows["CNP, same std, seed 1"][1].text() == "0.450 ± 0.010" and rows["CNP, same std"][0] == "missing"
 
 
 def test_a_run_far_from_the_paper_is_told_with_the_rise_of_its_loss(tmp_path):
