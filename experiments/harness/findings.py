@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
-from experiments.harness.tables import Cell, Table
+from experiments.harness.tables import Cell, Table, within_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +63,15 @@ class Numbers:
         """Whether of the rows `among` this one alone is marked as best: no other is within the joint error of it."""
         marked = {name for name in among if isinstance(cell := self.cell(name, column), Cell) and cell.best}
         return marked == {row}
+
+    def no_better(self, row: str, column: str, smaller: bool = False) -> list[str]:
+        """The other rows with a number that are worse than this one or within the joint error of it, best first."""
+        found, own = self.known(self.rows, column), self.cell(row, column)
+        order = sorted(found, key=found.get, reverse=not smaller)
+        worse = lambda mean: mean > own.mean if smaller else mean < own.mean
+        return [
+            name for name in order if name != row and (worse(found[name]) or within_error(self.cell(name, column), own))
+        ]
 
     @property
     def rows(self) -> list[str]:

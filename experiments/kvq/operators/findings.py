@@ -54,6 +54,19 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
                 f"of those that were run, {column.head}: {ranking(found, 'intention', column.smaller_is_better)}. With "
                 f"the scale of the experiment, the same for all: {listed(before)}."
             )
+            if "uniform" in found:
+                yield beside_uniform(number, column.head, column.smaller_is_better)
+
+
+def beside_uniform(number: Numbers, head: str, smaller: bool = False) -> Finding:
+    """Which operators of a column do no more than a plain mean of the values does; smaller: of an error."""
+    no_better = number.no_better("uniform", head, smaller)
+    verb = "is" if len(no_better) == 1 else "are"
+    return Finding(
+        f"{head}: {listed(no_better)} {verb} no better than a plain mean (uniform), within the joint error."
+        if no_better
+        else f"{head}: every operator is better than a plain mean (uniform)."
+    )
 
 
 _INTENTION = ("intention", "informer")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from experiments.harness.findings import Finding, Numbers, digits, listed, ranking
 from experiments.harness.results import Result, several
 from experiments.harness.tables import within_error
+from experiments.kvq.operators.findings import beside_uniform
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
 from experiments.neural_processes.likelihoods import log_likelihood
 from kvq_jax.models import MODELS, family
@@ -89,15 +90,7 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
             f"{head}, log-likelihood per target pixel by the operator over the context: {ranking(found, 'softmax')}."
         )
         if "uniform" in found:
-            order = sorted(found, key=found.get, reverse=True)
-            mean, cells = number.cell("uniform", head), {op: number.cell(op, head) for op in order if op != "uniform"}
-            no_better = [op for op, cell in cells.items() if cell.mean < mean.mean or within_error(cell, mean)]
-            yield Finding(
-                f"{head}: {listed(no_better)} {'is' if len(no_better) == 1 else 'are'} no better than a plain mean of "
-                "the context (uniform), within the joint error."
-                if no_better
-                else f"{head}: every operator is better than a plain mean of the context (uniform)."
-            )
+            yield beside_uniform(number, head)
 
 
 FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces, "kvq/images": attention}

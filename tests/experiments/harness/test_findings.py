@@ -39,6 +39,15 @@ def test_best_is_best_alone():
     assert Numbers(lambda results: both, []).best("A", "one", "A")
 
 
+def test_no_better_is_worse_or_within_the_joint_error():
+    cells = {"base": Cell(1.0, 0.3), "far above": Cell(2.0, 0.4), "above": Cell(1.4, 0.4), "below": Cell(0.1, 0.1)}
+    rows = [*((name, [cell]) for name, cell in cells.items()), ("none", ["missing"])]
+    table = Table("Errors", ["row", "one"], rows, "")
+    number = Numbers(lambda results: table, [])
+    assert number.no_better("base", "one") == ["above", "below"]
+    assert number.no_better("base", "one", smaller=True) == ["above", "far above"]
+
+
 def test_what_can_be_said_is_said_up_to_the_first_missing_number():
     def find(results):
         yield Finding("first")

@@ -124,3 +124,11 @@ def test_what_the_table_of_starts_says(tmp_path):
     (said,) = findings.smoothing(results)
     assert "intention 0.10, softmax 0.20 and informer 0.30; intention is number 1 of 3." in said.text
     assert said.text.endswith("softmax 0.40, intention 0.30 and informer 0.50.")
+    uniform = result(tmp_path, "sine", "uniform", 0.15, start="some")
+    _, said = findings.smoothing([*results, uniform])
+    assert said.text.endswith(
+        ": softmax and informer are no better than a plain mean (uniform), within the joint error."
+    )
+    uniform = result(tmp_path, "sine", "uniform", 0.9, start="some")
+    _, said = findings.smoothing([*results, uniform])
+    assert said.text.endswith(": every operator is better than a plain mean (uniform).")
