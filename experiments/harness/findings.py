@@ -119,3 +119,12 @@ def ranking(found: Mapping[str, float], name: str, smaller: bool = False) -> str
     order = sorted(found, key=found.get, reverse=not smaller)
     told = listed([f"{each} {digits(found[each])}" for each in order])
     return f"{told}; {name} is number {order.index(name) + 1} of {len(order)}"
+
+
+def beside(number: Numbers, row: str, words: str, column: str, smaller: bool = False) -> Finding:
+    """Which rows of a column are no better than this one, which `words` describe; smaller: a column of errors."""
+    no_better = number.no_better(row, column, smaller)
+    if not no_better:
+        return Finding(f"{column}: all others are better than {words}.")
+    verb = "is" if len(no_better) == 1 else "are"
+    return Finding(f"{column}: {listed(no_better)} {verb} no better than {words}, within the joint error.")

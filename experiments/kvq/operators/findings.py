@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits, listed, ranking
+from experiments.harness.findings import Finding, Numbers, beside, digits, listed, ranking
 from experiments.harness.results import Result
 from experiments.kvq.operators.tables import COLUMNS, TABLES
 
@@ -55,18 +55,7 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
                 f"the scale of the experiment, the same for all: {listed(before)}."
             )
             if "uniform" in found:
-                yield beside_uniform(number, column.head, column.smaller_is_better)
-
-
-def beside_uniform(number: Numbers, head: str, smaller: bool = False) -> Finding:
-    """Which operators of a column do no more than a plain mean of the values does; smaller: of an error."""
-    no_better = number.no_better("uniform", head, smaller)
-    verb = "is" if len(no_better) == 1 else "are"
-    return Finding(
-        f"{head}: {listed(no_better)} {verb} no better than a plain mean (uniform), within the joint error."
-        if no_better
-        else f"{head}: every operator is better than a plain mean (uniform)."
-    )
+                yield beside(number, "uniform", "a plain mean (uniform)", column.head, column.smaller_is_better)
 
 
 _INTENTION = ("intention", "informer")

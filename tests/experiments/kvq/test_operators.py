@@ -131,4 +131,4 @@ def test_what_the_table_of_starts_says(tmp_path):
     )
     uniform = result(tmp_path, "sine", "uniform", 0.9, start="some")
     _, said = findings.smoothing([*results, uniform])
-    assert said.text.endswith(": every operator is better than a plain mean (uniform).")
+    assert said.text.endswith(": all others are better than a plain mean (uniform).")
