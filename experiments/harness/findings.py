@@ -65,13 +65,14 @@ class Numbers:
         return marked == {row}
 
     def no_better(self, row: str, column: str, smaller: bool = False) -> list[str]:
-        """The other rows with a number that are worse than this one or within the joint error of it, best first."""
-        found, own = self.known(self.rows, column), self.cell(row, column)
+        """The other rows with a number that are worse than this one or within the joint error of it, best first.
+
+        Raises Unsaid where this one has no number.
+        """
+        found, mean, own = self.known(self.rows, column), self(row, column), self.cell(row, column)
         order = sorted(found, key=found.get, reverse=not smaller)
-        worse = lambda mean: mean > own.mean if smaller else mean < own.mean
-        return [
-            name for name in order if name != row and (worse(found[name]) or within_error(self.cell(name, column), own))
-        ]
+        worse = {name for name in order if (found[name] > mean) == smaller}
+        return [name for name in order if name != row and (name in worse or within_error(self.cell(name, column), own))]
 
     @property
     def rows(self) -> list[str]:
@@ -121,7 +122,7 @@ def ranking(found: Mapping[str, float], name: str, smaller: bool = False) -> str
     return f"{told}; {name} is number {order.index(name) + 1} of {len(order)}"
 
 
-def beside(number: Numbers, row: str, words: str, column: str, smaller: bool = False) -> Finding:
+def no_better_than(number: Numbers, row: str, words: str, column: str, smaller: bool = False) -> Finding:
     """Which rows of a column are no better than this one, which `words` describe; smaller: a column of errors."""
     no_better = number.no_better(row, column, smaller)
     if not no_better:

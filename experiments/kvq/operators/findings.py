@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, beside, digits, listed, ranking
+from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
 from experiments.harness.results import Result
 from experiments.kvq.operators.tables import COLUMNS, TABLES
 
@@ -55,7 +55,7 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
                 f"the scale of the experiment, the same for all: {listed(before)}."
             )
             if "uniform" in found:
-                yield beside(number, "uniform", "a plain mean (uniform)", column.head, column.smaller_is_better)
+                yield no_better_than(number, "uniform", "a plain mean (uniform)", column.head, column.smaller_is_better)
 
 
 _INTENTION = ("intention", "informer")

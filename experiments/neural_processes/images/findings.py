@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, beside, digits, listed, ranking
+from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
 from experiments.harness.results import Result, several
 from experiments.harness.tables import within_error
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
@@ -89,7 +89,7 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
             f"{head}, log-likelihood per target pixel by the operator over the context: {ranking(found, 'softmax')}."
         )
         if "uniform" in found:
-            yield beside(number, "uniform", "a plain mean of the context (uniform)", head)
+            yield no_better_than(number, "uniform", "a plain mean of the context (uniform)", head)
 
 
 FINDINGS = {"cmanp/table3_emnist": emnist, "cmanp/table3_celeba32": faces, "kvq/images": attention}

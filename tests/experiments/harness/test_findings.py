@@ -46,6 +46,8 @@ def test_no_better_is_worse_or_within_the_joint_error():
     number = Numbers(lambda results: table, [])
     assert number.no_better("base", "one") == ["above", "below"]
     assert number.no_better("base", "one", smaller=True) == ["above", "far above"]
+    with pytest.raises(Unsaid, match="none, one is missing"):
+        number.no_better("none", "one")
 
 
 def test_what_can_be_said_is_said_up_to_the_first_missing_number():
