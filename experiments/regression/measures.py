@@ -10,6 +10,8 @@ from flax import linen as nn
 from experiments.tasks import Task, has_oracle, oracle_log_likelihood
 from kvq_jax.models import Points
 
+_BEYOND_ANY_SPLIT = 2**32 - 1
+
 
 def measures(model: nn.Module, variables: Any, sampler: Any, task: Task, task_key: jax.Array) -> Callable:
     """The function from a context of `task` to everything that is measured of it: name -> number."""
@@ -88,5 +90,5 @@ def oracle(sampler: Any, task: Task) -> dict[str, jax.Array]:
 
 
 def _model_key(task_key: jax.Array) -> jax.Array:
-    """For what a model draws: the sampler has split the key of the task itself."""
-    return jax.random.fold_in(task_key, 1)
+    """For what a model draws. The sampler splits the key of the task itself, and child i is `fold_in(task_key, i)`."""
+    return jax.random.fold_in(task_key, _BEYOND_ANY_SPLIT)

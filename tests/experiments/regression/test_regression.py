@@ -13,6 +13,7 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.settings import build_named
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
+from experiments.regression.measures import predictor
 from experiments.tasks import oracle_log_likelihood
 from experiments.tasks.sine import Sine
 from kvq_jax.models import MODELS, Points
@@ -127,6 +128,19 @@ def test_a_distribution_is_judged_beside_the_oracle(model, kind):
         assert set(values) == set(expected)
         for name, number in expected.items():
             np.testing.assert_allclose(values[name][index], number, rtol=2e-3, atol=1e-4, err_msg=name)
+
+
+def test_a_model_draws_from_a_key_that_no_sampler_has():
+    """`split` gives what `fold_in` gives of 0, 1, 2, ...: a small number would be the key of a part of the task."""
+
+    class Keyed:
+        def apply(self, variables, context, target_x, target_mask, *, key):
+            return jax.random.key_data(key)
+
+    task_key, points = jax.random.key(3), Points(np.zeros((2, 1)), np.zeros((2, 1)))
+    of_model = predictor(Keyed(), {}, points, task_key)(points)["prediction"]
+    of_task = jax.random.key_data(jax.random.split(task_key, 64))
+    assert not np.any(np.all(of_task == of_model, -1)) and not np.array_equal(of_model, jax.random.key_data(task_key))
 
 
 def test_likelihoods_are_measured_for_numbers_of_observations_too():
