@@ -12,8 +12,8 @@ it for each head, from 0.1; the Informers, defined between 0 and 1, from the 0.5
 mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant
 analysis, whose values are labels, cannot stand here.
 
-smoothing=least, little, some or much gives every operator the scale that its theory asks for, and one of four starts,
-instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of the
+smoothing=least, little, some, much or most gives every operator the scale that its theory asks for, and one of five
+starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of the
 least validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
 
 A cell of `quick` takes half a minute to some minutes on one core, with the three seeds of `smoothing` up to fourteen.
@@ -75,7 +75,13 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 
 # Start -> the temperature of attention, and the ridge of least squares.
-SMOOTHING = {"least": (0.0625, 0.001), "little": (0.25, 0.01), "some": (1.0, 0.1), "much": (4.0, 1.0)}
+SMOOTHING = {
+    "least": (0.0625, 0.001),
+    "little": (0.25, 0.01),
+    "some": (1.0, 0.1),
+    "much": (4.0, 1.0),
+    "most": (16.0, 10.0),
+}
 
 
 def starts(op: str) -> tuple[str, ...]:
