@@ -13,8 +13,8 @@ mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all
 analysis, whose values are labels, cannot stand here.
 
 smoothing=least, little, some, much or most gives every operator the scale that its theory asks for, and one of five
-starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of the
-least validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
+starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of
+the least validation loss. erf, linear and uniform have nothing to choose, and only `some`. There are three seeds.
 
 A cell of `quick` takes half a minute to some minutes on one core, with the three seeds of `smoothing` up to fourteen.
 constrained_intention, which solves a quadratic program for every column of every head, takes up to eighteen; operators
