@@ -56,7 +56,7 @@ EDITS = {
     # At the paper's rate the inner steps diverge from many initialisations, and learn less.
     "preset=quick|tiny,model=maml": {"model": dict(inner_rate=0.01)},
     "preset=quick": {
-        "train": dict(steps=2000, seeds=1, log_every=50, validate_every=500, checkpoint_every=250),
+        "train": dict(steps=2000, seeds=3, log_every=50, validate_every=500, checkpoint_every=250),
         "evaluation": dict(validation_batches=8, tasks=1000),
     },
     "preset=quick,model=intention": {"model": dict(key_features=(128,) * 4, weight_features=(128,))},

@@ -70,7 +70,7 @@ EDITS = {
     "preset=quick": {
         "model": dict(dim=32, features=(16, 32, 32, 32), encoder_layers=2, head=(32,)),
         "optimizer": dict(learning_rate=1e-3, schedule="cosine"),
-        "train": dict(steps=1000, log_every=100, validate_every=200, checkpoint_every=200),
+        "train": dict(steps=1000, seeds=3, log_every=100, validate_every=200, checkpoint_every=200),
         "evaluation": dict(validation_batches=16, tasks=4000),
     },
     "preset=tiny": {

@@ -77,7 +77,7 @@ EDITS = {
         "task": dict(upright=True),
         "model": dict(dim=64),
         "optimizer": dict(decay_begin=800),
-        "train": dict(steps=1000, batch_size=32, log_every=50, validate_every=200, checkpoint_every=200),
+        "train": dict(steps=1000, batch_size=32, seeds=3, log_every=50, validate_every=200, checkpoint_every=200),
         "evaluation": dict(validation_batches=8, tasks=2000),
     },
     "preset=quick,points=5000": {

@@ -36,6 +36,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 EDITS = {
     "": {"task": dict(clusters=_MOST), "model": dict(num_seeds=_MOST, num_outputs=_MOST)},
+    "preset=quick": {"train": dict(seeds=3)},
     "preset=tiny": {"model": dict(encoder_layers=1), "train": dict(size_classes=1), "evaluation": dict(batch_size=6)},
 }
 
