@@ -17,8 +17,8 @@ op        another operator of kvq_jax.ops.OPERATORS in place of that of model=tr
 that it follows (experiments/intention/anomaly): 64 sets in a batch, as many sets in an epoch as training images,
 gradients clipped at norm 1, the weights of the best validation loss. The tutorial's dropout of 0.1 behind every layer
 is left out: the paper does not name it, and it keeps a `quick` Lin-Transformer of 4 layers near chance. The cosine ends
-at 0. There are five seeds, because the paper's models differ by less than one seed tells. `quick` has three, an eighth of
-the width, 4000 steps and a larger rate.
+at 0. There are five seeds, because the paper's models differ by less than one seed tells. `quick` has three, an eighth
+of the width, 4000 steps and a larger rate.
 """
 
 from ml_collections import ConfigDict
