@@ -80,8 +80,9 @@ def test_a_search_ends_at_the_first_size_that_reaches_the_threshold():
 
 
 def test_presets_end_the_search_and_the_sweep_increases():
-    assert why_not("size=32,preset=quick") is None and "ends at size 32" in why_not("size=64,preset=quick")
-    assert "ends at dimension 6" in why_not("dimension=7,preset=quick")
+    assert why_not("dimension=10,size=128,preset=quick") is None
+    assert "ends at size 128" in why_not("size=256,preset=quick")
+    assert "ends at dimension 2" in why_not("dimension=3,preset=tiny")
     assert why_not("dimension=10,size=8192,preset=paper") is None
     cells = config_file.sweep()
     assert len(cells) == 4 * 9 * 13
