@@ -4,21 +4,22 @@ from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid
 from experiments.harness.results import Result
-from experiments.intention.scaling.tables import figure3
+from experiments.intention.scaling.tables import STATISTICS, figure3
 from kvq_jax.models import WEIGHT_REGRESSORS
 
 
 def sizes(results: Sequence[Result]) -> Iterator[Finding]:
-    """The smallest size of each model, by dimension."""
+    """The smallest size of each model, by dimension: by the mean error of tasks, and by the median."""
     number = Numbers(figure3, results)
-    found = {row.label: [_size(number, row.label, column) for column in number.columns] for row in _models()}
-    order = [sum(map(_rank, of_model)) for of_model in found.values()]
-    told = "; ".join(f"{name} {', '.join(of_model)}" for name, of_model in found.items())
-    yield Finding(
-        f"The size of layers that least squares takes, at {number.columns[0]} to {number.columns[-1].split()[-1]}: "
-        f"{told}. The paper's curves have the same order.",
-        order == sorted(order),
-    )
+    for statistic in STATISTICS:
+        found = {row.label: [_size(number, row.label, statistic, d) for d in number.columns] for row in _models()}
+        order = [sum(map(_rank, of_model)) for of_model in found.values()]
+        told = "; ".join(f"{name} {', '.join(of_model)}" for name, of_model in found.items())
+        yield Finding(
+            f"The size of layers that least squares takes, by the {statistic} error of tasks, at {number.columns[0]} "
+            f"to {number.columns[-1].split()[-1]}: {told}. The paper's curves have the same order.",
+            order == sorted(order),
+        )
 
 
 def _models() -> list:
@@ -26,8 +27,8 @@ def _models() -> list:
     return [WEIGHT_REGRESSORS[name] for name in ("intention", "attention", "neural_process", "mlp")]
 
 
-def _size(number: Numbers, name: str, column: str) -> str:
-    cell = number.cell(f"{name}, by mean", column)
+def _size(number: Numbers, name: str, statistic: str, column: str) -> str:
+    cell = number.cell(f"{name}, by {statistic}", column)
     if not isinstance(cell, str):
         raise Unsaid(f"no size of {name} at {column}")
     return cell
