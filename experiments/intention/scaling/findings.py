@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, Unsaid
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits
 from experiments.harness.results import Result
-from experiments.intention.scaling.tables import STATISTICS, figure3
+from experiments.intention.scaling.tables import STATISTICS, figure3, figure3_steps
 from kvq_jax.models import WEIGHT_REGRESSORS
 
 
@@ -20,6 +20,19 @@ def sizes(results: Sequence[Result]) -> Iterator[Finding]:
             f"to {number.columns[-1].split()[-1]}: {told}. The paper's curves have the same order.",
             order == sorted(order),
         )
+
+
+def longer(results: Sequence[Result]) -> Iterator[Finding]:
+    """What more steps do where the search did not end."""
+    number = Numbers(figure3_steps, results)
+    few, *_, many = (column for column in number.columns if not column.endswith("median"))
+    pairs = {row: (number(row, few), number(row, many)) for row in number.rows}
+    told = "; ".join(f"{row}: {digits(before)} and {digits(after)}" for row, (before, after) in pairs.items())
+    yield Finding(
+        "The sizes are those of short runs: longer ones err less at the same size. Error of a weight after "
+        f"{few} and {many}: {told}.",
+        all(after < before for before, after in pairs.values()),
+    )
 
 
 def _models() -> list:
@@ -38,4 +51,4 @@ def _rank(size: str) -> float:
     return float("inf") if size.startswith(">") else float(size)
 
 
-FINDINGS = {"intention/figure3": sizes}
+FINDINGS = {"intention/figure3": sizes, "intention/figure3_steps": longer}

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, comparable, facts, seeds_of
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of
 from experiments.harness.tables import Cell, Table, measured, median
 from experiments.regression.labels import label, model_of
 from kvq_jax.models import WEIGHT_REGRESSORS
 
 STATISTICS = ("mean", "median")  # of the error over tasks
+
+_NAME = "intention/scaling"
 
 Search = dict[int, dict]  # size tried -> summary of the error over tasks
 
@@ -29,9 +31,8 @@ def smallest_size(search: Search, threshold: float, statistic: str) -> int | Non
 
 
 def own_results(results: Sequence[Result]) -> list[Result]:
-    """Those of the scaling experiment, of one preset, one for each model, dimension and size."""
-    found = comparable(results, "intention/scaling", lambda result: (model_of(result), dimension(result), size(result)))
-    return list(found.values())
+    """Those of the scaling experiment, of one preset, one for each model, dimension and size: of the preset's steps."""
+    return list(_cells(results).values())
 
 
 def threshold_of(results: Sequence[Result]) -> float:
@@ -77,6 +78,30 @@ def figure3(results: Sequence[Result]) -> Table | None:
     return Table("Size that least squares takes, by dimension", columns, rows, caption, facts=told)
 
 
+def figure3_steps(results: Sequence[Result]) -> Table | None:
+    """The error of cells that were run with several numbers of steps, of one preset; None without any."""
+    preset = {result.preset for result in own_results(results)}
+    kept = [result for result in results if result.name == _NAME and result.preset in preset]
+    counts = sorted({_steps(result) for result in kept})
+    by_steps = [_cells([result for result in kept if _steps(result) == steps]) for steps in counts]
+    runs = {which: [found.get(which) for found in by_steps] for which in _cells(kept)}
+    runs = {which: own for which, own in runs.items() if sum(map(bool, own)) > 1}
+    if not runs:
+        return None
+    rows = []
+    for (model, d, s), own in sorted(runs.items(), key=lambda item: _order(*item[0])):
+        errors = [run and run.metrics["trained/mse"] for run in own]
+        cells = [cell(error) for error in errors for cell in (measured, median)]
+        rows.append((f"{label(model)}, d = {d}, size {s}", cells))
+    told = facts([run for own in runs.values() for run in own if run], "trained/mse")
+    caption = (
+        f"Squared error of a weight (variance 1) by the number of training steps, all else the same. Preset "
+        f"{told['preset']}, {seeds_of(told)}; mean ± standard error over {drawn(told)} tasks, and their median."
+    )
+    columns = ["weights from", *(f"{steps} steps{of}" for steps in counts for of in ("", ", median"))]
+    return Table("Least squares, by the number of steps", columns, rows, caption, facts=told)
+
+
 def run_table(results: Sequence[Result]) -> Table:
     """One run: its error beside that of least squares itself."""
     (result,) = results
@@ -98,4 +123,18 @@ def _size(search: Search | None, threshold: float, statistic: str) -> Cell | str
     return f"> {max(search)}" if smallest is None else str(smallest)
 
 
-TABLES = {"intention/figure3": figure3}
+def _cells(results: Sequence[Result]) -> dict[tuple[str, int, int], Result]:
+    """(model, dimension, size) -> its result, of one preset; one of the preset's own number of steps first."""
+    which = lambda result: (model_of(result), dimension(result), size(result))
+    return comparable(results, _NAME, which, variant=lambda result: "train.steps" in result.overrides)
+
+
+def _order(model: str, d: int, s: int) -> tuple[int, int, int]:
+    return list(WEIGHT_REGRESSORS).index(model), d, s
+
+
+def _steps(result: Result) -> int:
+    return result.content["steps"]
+
+
+TABLES = {"intention/figure3": figure3, "intention/figure3_steps": figure3_steps}

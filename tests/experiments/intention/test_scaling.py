@@ -14,6 +14,7 @@ from experiments.harness.launch import split_evaluation
 from experiments.harness.results import Result
 from experiments.intention.scaling import experiment as scaling
 from experiments.intention.scaling.figures import FIGURES
+from experiments.intention.scaling.findings import FINDINGS
 from experiments.intention.scaling.tables import TABLES
 from tests import processes
 from tests.kvq_jax.nn.drawing import drawn
@@ -119,6 +120,27 @@ def test_figure3_and_its_table(tmp_path):
     best = [(line["model"], line["dimension"], line["size"]) for line in lines if line["smallest_by_mean"] == "True"]
     assert best == [("intention", "2", "4"), ("intention", "3", "4")]
     assert [line["median"] for line in lines if line["model"] == "intention"][:2] == ["0.04", "0.01"]
+
+
+def test_longer_runs_stand_beside_the_search_and_not_in_it():
+    long = content("mlp", 3, 2, 0.02)
+    long |= {"steps": 15_000, "overrides": {"train.steps": 15_000}}
+    runs = results(*SEARCHES, long)
+    assert TABLES["intention/figure3"](runs).rows == TABLES["intention/figure3"](results(*SEARCHES)).rows
+    table = TABLES["intention/figure3_steps"](runs)
+    assert table.columns == ["weights from", "1500 steps", "1500 steps, median", "15000 steps", "15000 steps, median"]
+    ((name, cells),) = table.rows
+    assert (
+        name == "MLP, d = 3, size 2" and not cells[0].known and [cell.mean for cell in cells[1:]] == [0.9, 0.02, 0.02]
+    )
+    assert TABLES["intention/figure3_steps"](results(*SEARCHES)) is None
+    long["axes"] |= {"dimension": "2"}
+    long["config"]["task"]["dimension"] = 2
+    (finding,) = FINDINGS["intention/figure3_steps"](results(*SEARCHES, long))
+    assert finding.holds and "MLP, d = 2, size 2: 0.9" in finding.text
+    long["metrics"]["trained/mse"]["mean"] = 0.95
+    (finding,) = FINDINGS["intention/figure3_steps"](results(*SEARCHES, long))
+    assert not finding.holds
 
 
 def test_figure3_without_results_or_with_two_thresholds(tmp_path):
