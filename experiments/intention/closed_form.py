@@ -85,8 +85,10 @@ def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Ite
     first = next(iter(number.known(number.rows, "MSE")), None)
     if first is None:
         raise Unsaid(f"no result on {task}")
-    own = "paper" if number.cell(first, "MSE").run.preset == "paper" else "regression"
-    forms = {"paper": "In the paper's form", "regression": "As few-shot regressors of the same features"}
+    run = number.cell(first, "MSE").run
+    own = "paper" if run.preset == "paper" else "regression"
+    full = f", at its widths and after {run.steps} steps" if run.preset == "paper" else ""
+    forms = {"paper": f"In the paper's form{full}", "regression": "As few-shot regressors of the same features"}
     for form, heading in forms.items():
         names = {model: _name((model, "" if form == own else form)) for model in MODELS if model != "maml"}
         errors = number.known([name for name in names.values() if name in number.rows], "MSE")
@@ -99,6 +101,11 @@ def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Ite
             f"{digits(errors[best])}, {digits(errors[best] / ours)} times as much.",
             errors[best] > 2 * ours,
         )
+
+
+def at_full_length(task: str, build: Callable, results: Sequence[Result]) -> Iterator[Finding]:
+    """The same of runs of preset `paper` alone."""
+    return only_intention(task, build, [result for result in results if result.preset == "paper"])
 
 
 def _bare(name: str) -> str:

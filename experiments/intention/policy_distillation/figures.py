@@ -78,7 +78,7 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     axis.set_ylabel("squared error of a coordinate")
     exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
-        f"Policy distillation, {drawing.EFFORTS[first.preset]}: "
+        f"Policy distillation, {drawing.EFFORTS[first.preset]}\n"
         f"median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
         f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}",
         fontsize=9,
