@@ -79,9 +79,10 @@ def figure3(results: Sequence[Result]) -> Table | None:
 
 
 def figure3_steps(results: Sequence[Result]) -> Table | None:
-    """The error of cells that were run with several numbers of steps, of one preset; None without any."""
+    """The error of cells whose runs differ in their number of steps alone, of one preset; None without any."""
     preset = {result.preset for result in own_results(results)}
-    kept = [result for result in results if result.name == _NAME and result.preset in preset]
+    of_preset = [result for result in results if result.name == _NAME and result.preset in preset]
+    kept = [result for result in of_preset if result.overrides.keys() <= {"train.steps"}]
     counts = sorted({_steps(result) for result in kept})
     by_steps = [_cells([result for result in kept if _steps(result) == steps]) for steps in counts]
     runs = {which: [found.get(which) for found in by_steps] for which in _cells(kept)}
