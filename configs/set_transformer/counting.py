@@ -19,8 +19,8 @@ characters validate, and that the weights of the best validation loss are judged
 characters (experiments/tasks/counting.py). It prints "PMA_1(8, 8)", which does not fit its other layers: here it is 64
 wide with 8 heads.
 
-`paper` takes 200,000 steps of 32 sets. `quick` has half of the width, ten times the rate, which falls to 0 with a
-cosine, and the steps that it can take in some minutes.
+`paper` takes 200,000 steps of 32 sets. `quick` has three seeds, half of the width, ten times the rate, which falls to
+0 with a cosine, and the steps that it can take in some minutes.
 """
 
 from ml_collections import ConfigDict
@@ -98,7 +98,7 @@ EDITS = {
     "preset=quick": {
         "model": dict(dim=32, features=(16, 32, 32, 32)),
         "optimizer": dict(learning_rate=1e-3, schedule="cosine"),
-        "train": dict(steps=1500, size_classes=2, log_every=100, validate_every=300, checkpoint_every=300),
+        "train": dict(steps=1500, seeds=3, size_classes=2, log_every=100, validate_every=300, checkpoint_every=300),
         "evaluation": dict(validation_batches=16, tasks=2000),
     },
     f"preset=quick,model={_POOLED}": {"model": dict(head=(32,))},
