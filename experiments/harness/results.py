@@ -216,6 +216,17 @@ def seeds_of(told: dict[str, str]) -> str:
     return f"{told['seeds']} seed" if told["seeds"] == "1" else f"{told['seeds']} seeds"
 
 
+def seeds_by_name(results: Mapping[str, Result]) -> str:
+    """As `seeds_of`, and where numbers differ who has another than most: '1 seed (CNP, NP: 3)'."""
+    numbers = {name: len(result.content["seeds"]) for name, result in results.items()}
+    usual = statistics.mode(sorted(numbers.values()))
+    others = [
+        f"{', '.join(name for name in numbers if numbers[name] == number)}: {number}"
+        for number in sorted({*numbers.values()} - {usual})
+    ]
+    return seeds_of({"seeds": str(usual)}) + (f" ({'; '.join(others)})" if others else "")
+
+
 def several(values: Iterable[Any]) -> str:
     """'2000', or '1600 or 2000' where they differ."""
     return " or ".join(map(str, sorted(set(values))))

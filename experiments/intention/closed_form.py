@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid, digits
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name, several
 from experiments.harness.tables import BEST, Table, mark_best, measured, median
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -65,8 +65,9 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
     rows += [(METHODS[method], [measured(of), median(of)]) for method, of in answers(results[0]).items()]
     rows.append((f"the paper's {figure}", ["(curve)"] * 2))
     told = facts(results, "trained/mse")
+    seeds = seeds_by_name({_name(place): result for place, result in by_row.items()})
     caption = (
-        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {seeds_of(told)}; mean "
+        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {seeds}; mean "
         f"± standard error and median over {drawn(told)} tasks{best}. {note} The paper prints no numbers for "
         "this figure."
     )

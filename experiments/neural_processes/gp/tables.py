@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name
 from experiments.harness.tables import MISSING, Table, mark_best
 from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
@@ -69,9 +69,10 @@ def table4(results: Sequence[Result]) -> Table | None:
         columns += [name, *([f"{name}, paper"] if _in_paper(kernel) else []), f"{name}, gap"]
     low, high = first.config["task"]["length_scale"]
     told = facts(cells.values(), f"trained/{next(iter(KERNELS))}/target")
+    seeds = seeds_by_name({row_label(*cell): result for cell, result in cells.items()})
     caption = (
         f"Log-likelihood per target, higher is better; trained on RBF. Preset {told['preset']}, protocol "
-        f"{first.axes['protocol']} (length-scale U({low:g}, {high:g})), {seeds_of(told)}: mean ± standard error "
+        f"{first.axes['protocol']} (length-scale U({low:g}, {high:g})), {seeds}: mean ± standard error "
         f"over {drawn(told)} functions, in bold the best of each block and those within the joint error of it; the "
         "paper's ± is over its 5 seeds, each of 100000 steps. Upper block: each target alone; lower block: all targets "
         "jointly, over their number, which is another metric. Oracle: the posterior of the true kernel and its "

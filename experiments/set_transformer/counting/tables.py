@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, overridden, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, overridden, seeds_by_name, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import COUNTING, printed
@@ -52,12 +52,13 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     task, characters = first.config["task"], first.content["facts"]["characters"]
     turned = ", training characters turned by 90 degrees among them" if first.config["data"]["rotations"] else ""
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
-    changed = overridden({label_of(model): result for model, result in found.items()})
+    by_name = {label_of(model): result for model, result in found.items()}
+    seeds = seeds_by_name(by_name)
     caption = (
         f"{described(first)}; {first.content['facts']['data']} at {first.config['data']['size']} pixels, "
         f"{characters['train']} characters to train, {characters['validation']} to validate, {characters['test']} to "
         f"test{turned}; sets of {task['min_size']} to {task['max_size']} images; {steps} steps ('m of n': the weights "
-        f"are those of step m, of the best validation loss) of {batch} sets{changed}. Mean over {seeds_of(told)} ± "
+        f"are those of step m, of the best validation loss) of {batch} sets{overridden(by_name)}. Mean over {seeds} ± "
         f"standard error over {drawn(told)} sets{best}. Accuracy: the share of sets whose number of characters is the "
         "mode of the predicted Poisson distribution; log-likelihood: of that number."
     )

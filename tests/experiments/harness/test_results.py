@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.harness.errors import UserError
-from experiments.harness.results import Result, comparable, drawn, facts, load_results, of_one_data
+from experiments.harness.results import Result, comparable, drawn, facts, load_results, of_one_data, seeds_by_name
 
 
 def result(
@@ -108,6 +108,13 @@ def test_older_results_tell_neither_overrides_nor_code():
 
 def test_facts_join_what_differs():
     assert facts([result(), result(n=20, seeds=3)], "mse") == {"preset": "quick", "seeds": "1 or 3", "n": "10 or 20"}
+
+
+def test_seeds_name_the_rows_that_have_another_number_than_most():
+    one, three, five = (result(seeds=seeds) for seeds in (1, 3, 5))
+    assert (seeds_by_name({"A": one}), seeds_by_name({"A": three, "B": three})) == ("1 seed", "3 seeds")
+    assert seeds_by_name({"A": three, "B": one, "C": one, "D": three, "E": one}) == "1 seed (A, D: 3)"
+    assert seeds_by_name({"A": five, "B": three, "C": one, "D": three}) == "3 seeds (C: 1; A: 5)"
 
 
 def test_steps_are_those_of_the_weights_that_are_judged():
