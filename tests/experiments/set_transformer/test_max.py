@@ -64,6 +64,10 @@ def test_other_operators_have_a_table_of_their_own(result):
     rows = dict(operators([other, result]).rows)
     told, missing = said(beside_softmax, [other, result])
     assert "blocks, maximum, MAE, preset tiny, 2 seeds: softmax" in told[0].text and len(told) == 1 and missing is None
+    assert told[0].text.endswith("is number 1 of 2, intention within the joint error of it.")
+    metrics = {name: metric | {"mean": 2 * metric["mean"]} for name, metric in other.content["metrics"].items()}
+    apart, _ = said(beside_softmax, [Result(other.folder, other.content | {"metrics": metrics}), result])
+    assert apart[0].text.endswith("softmax is number 1 of 2.")
     assert said(beside_softmax, [result]) == ([], "no result of softmax and another operator on one task")
     assert rows["intention"][0].known and rows["softmax"][0].known and not rows["linear"][0].known
     assert config_file.get_config("op=intention").model.op.name == "intention"
