@@ -102,18 +102,19 @@ def launch(
     console.print(f"run folder {path}", soft_wrap=True)
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
-        origin = provenance(config.experiment)  # before the work: files may change while it goes on
+        # before the work: files may change while it goes on
+        origin = {"device": device_name()} | provenance(config.experiment)
         first = directory.origin(origin) if directory else origin
-        if first["code"] != origin["code"]:
-            console.print(f"note: the run was begun with other code, {first['code_version']}", soft_wrap=True)
-            origin = origin | {"begun_with": first}
+        for what, name in (("code", "code_version"), ("device", "device")):
+            if first[what] != origin[what]:
+                console.print(f"note: the run was begun with another {what}, {first[name]}", soft_wrap=True)
+                origin = origin | {"begun_with": first}
         outcome, examples = work(path, directory, console)
         content = {
             "name": config.name,
             "axes": config.axes.to_dict(),
             "overrides": json.loads(json.dumps(dict(options.overrides))),
             **outcome,
-            "device": device_name(),
             **origin,
             "config_hash": config_hash(config),
             "config": json.loads(config_json(config)),

@@ -215,13 +215,14 @@ def test_bad_input_that_shows_after_the_training_loses_none_of_it(config, kept, 
     assert result.content["steps"] == 4 and "begun_with" not in result.content
 
 
-def test_a_run_says_what_code_it_was_begun_with(config, copy):
+@pytest.mark.parametrize("what, other", [("code", "0" * 16), ("device", "1 x abacus")])
+def test_a_run_says_what_it_was_begun_with(config, copy, what, other):
     (copy / "result.json").unlink()
     first = json.loads((copy / "origin.json").read_text())
-    (copy / "origin.json").write_text(json.dumps(first | {"code": "0" * 16}))
+    (copy / "origin.json").write_text(json.dumps(first | {what: other}))
     result, told = run(config, copy)
-    assert "begun with other code" in told and result.content["begun_with"]["code"] == "0" * 16
-    assert result.content["code"] == first["code"]
+    assert f"begun with another {what}" in told and result.content["begun_with"][what] == other
+    assert result.content[what] == first[what]
 
 
 def test_the_latest_state_never_names_a_best_one_that_was_let_go(config, tmp_path, monkeypatch):
