@@ -233,10 +233,14 @@ def several(values: Iterable[Any]) -> str:
 
 
 def overridden(results: Mapping[str, Result]) -> str:
-    """'; A, B with train.steps=20' for a caption, of those results whose command line changed their config; else ''."""
+    """'; A, B with train.steps=20' for a caption, of those results whose command line changed their config; else ''.
+
+    Their numbers of seeds are for `seeds_by_name` to say.
+    """
     names = {}
     for name, result in results.items():
-        names.setdefault(" and ".join(f"{key}={value}" for key, value in result.overrides.items()), []).append(name)
+        changes = [f"{key}={value}" for key, value in result.overrides.items() if key != "train.seeds"]
+        names.setdefault(" and ".join(changes), []).append(name)
     return "".join(f"; {', '.join(named)} with {changes}" for changes, named in names.items() if changes)
 
 

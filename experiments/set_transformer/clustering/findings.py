@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, Unsaid
-from experiments.harness.results import Result, overridden, several
+from experiments.harness.results import Result, overridden, seeds_by_name, several
 from experiments.harness.tables import Cell, measured, within_error
 from experiments.set_transformer.clustering.tables import CONFIG, ORACLE_ROW, TABLES
 from experiments.set_transformer.labels import label_of, own_kernels
@@ -31,11 +31,12 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
             else:
                 apart.append(f"{name} {head} by {cell.mean - paper.mean:+.3f} ({_moves(cell.run, head)})")
         runs.append(cells[0].run)
-    seeds, changed = several(len(run.content["seeds"]) for run in runs), overridden(dict(zip(found, runs)))
+    by_name = dict(zip(found, runs))
     yield Finding(
-        f"Amortised clustering at the published protocol, {several(run.steps for run in runs)} steps (seeds: {seeds}"
-        f"{changed}), by the log-likelihood of a point before and after a step of EM: {'; '.join(told)}. {near} "
-        f"of these {near + len(apart)} numbers are within twice the joint error of the sets and the paper's runs."
+        f"Amortised clustering at the published protocol, {several(run.steps for run in runs)} steps "
+        f"({seeds_by_name(by_name)}{overridden(by_name)}), by the log-likelihood of a point before and after a step of "
+        f"EM: {'; '.join(told)}. {near} of these {near + len(apart)} numbers are within twice the joint error of the "
+        "sets and the paper's runs."
     )
     if apart:
         yield Finding(f"Amortised clustering, the numbers that differ from the paper by more: {'; '.join(apart)}.")
