@@ -65,6 +65,13 @@ class Result:
         return self.content.get("code")
 
     @property
+    def device(self) -> str:
+        """What it was computed on: '1 x cpu', or '1 x cpu, begun on 1 x NVIDIA H100' where a run went on elsewhere."""
+        device = self.content["device"]
+        first = self.content.get("begun_with", {}).get("device", device)  # older ones have none
+        return device if first == device else f"{device}, begun on {first}"
+
+    @property
     def config(self) -> dict[str, Any]:
         return self.content["config"]
 

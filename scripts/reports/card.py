@@ -43,7 +43,7 @@ def _card(result: Result, place: Path, model: type) -> Iterator[str]:
     yield f'import kvq_jax\n\ntrained = kvq_jax.load("{place}")'
     yield "```\n"
     yield f"- made by: `{command}`"
-    yield f"- config: {content['config_hash']}; code: {result.code}; device: {content['device']}"
+    yield f"- config: {content['config_hash']}; code: {result.code}; device: {result.device}"
     for section in ("task", "data"):
         if config.get(section):
             yield f"- {section}: {', '.join(f'{key}={value}' for key, value in config[section].items())}"

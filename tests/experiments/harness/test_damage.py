@@ -223,6 +223,7 @@ def test_a_run_says_what_it_was_begun_with(config, copy, what, other):
     result, told = run(config, copy)
     assert f"begun with another {what}" in told and result.content["begun_with"][what] == other
     assert result.content[what] == first[what]
+    assert ("begun on 1 x abacus" in result.device) == (what == "device")
 
 
 def test_the_latest_state_never_names_a_best_one_that_was_let_go(config, tmp_path, monkeypatch):
