@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from experiments.harness.findings import Finding, Numbers, Unsaid, listed
-from experiments.harness.results import Result, overridden, several
+from experiments.harness.results import Result, overridden, seeds_by_name, several
 from experiments.harness.tables import Cell, within_error
 from experiments.set_transformer.counting.tables import CONFIG, table2
 from experiments.set_transformer.labels import label_of
@@ -27,8 +27,8 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     told = [f"{name} {cell.mean:.3f} (the paper {papers[name].mean:.3f})" for name, cell in cells.items()]
     steps = several(run.steps for run in runs.values())
     yield Finding(
-        f"Counting unique characters, the share of sets that networks of the published width count right after {steps} "
-        f"steps, the paper's after {_STEPS}{overridden(runs)}: {'; '.join(told)}."
+        f"Counting unique characters ({seeds_by_name(runs)}{overridden(runs)}), the share of sets that networks of the "
+        f"published width count right after {steps} steps, the paper's after {_STEPS}: {'; '.join(told)}."
     )
     likely = {name: (number.cell(name, "log-likelihood"), _of_one_rate(run)) for name, run in runs.items()}
     alike = [name for name, cells in likely.items() if within_error(*cells, _ERRORS)]

@@ -181,9 +181,10 @@ def test_networks_of_the_published_width_are_told_beside_the_paper_and_those_tha
     constant = measured("rff_mean", 0.12, values.mean() + stats.sem(values))
     able = measured("sab_pma", 0.59, values.mean() + 3 * stats.sem(values))
     told = list(published([result, constant, able]))
-    assert told[0].text.endswith(
-        "count right after 20 of 20 steps, the paper's after 200000; rFF + Pooling (mean), SAB + PMA with "
-        "train.steps=20: rFF + Pooling (mean) 0.120 (the paper 0.438); SAB + PMA 0.590 (the paper 0.604)."
+    assert told[0].text == (
+        "Counting unique characters (2 seeds; rFF + Pooling (mean), SAB + PMA with train.steps=20), the share of sets "
+        "that networks of the published width count right after 20 of 20 steps, the paper's after 200000: "
+        "rFF + Pooling (mean) 0.120 (the paper 0.438); SAB + PMA 0.590 (the paper 0.604)."
     )
     assert told[1].text.startswith("rFF + Pooling (mean) has not begun to count")
     assert f"for {values.mean():.3f}." in told[1].text
