@@ -5,12 +5,13 @@ arrays that the experiment names as data. With --weights those of each run's fir
 RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a card that has the numbers of this seed
 and the command that computes them again.
 
-With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint, to
-RESULTS/unfinished, from where they can go on, on another machine too: copy the folder back to `runs` and give the
-command of the run again.
+With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint (and its
+best ones, where the run ends with the best) to RESULTS/unfinished, from where they can go on, on another machine too:
+copy the folder back to `runs` and give the command of the run again.
 """
 
 import io
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -86,18 +87,28 @@ def _hand_over(runs: Path, place: Path) -> None:
         raise UserError(f"no run with a checkpoint and without a result below {runs}")
     for folder in folders:
         with locked(folder):
-            target = place / folder.relative_to(runs)
+            target, checkpoints = place / folder.relative_to(runs), _needed(folder)
             shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
-            for kind in ("latest", "best"):
-                kept = [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
-                kept.sort(key=lambda path: int(path.name))
-                # A run that was killed between its best state and the latest names the best one before.
-                for checkpoint in kept[-1:] if kind == "latest" else kept:
-                    shutil.copytree(checkpoint, target / checkpoint.relative_to(folder), copy_function=_copy)
+            for checkpoint in checkpoints:
+                shutil.copytree(checkpoint, target / checkpoint.relative_to(folder), copy_function=_copy)
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
                     shutil.copy2(folder / name, target / name)
         print(target)
+
+
+def _needed(folder: Path) -> list[Path]:
+    """The checkpoints that a run goes on from. Raises UserError where its config.json is missing or damaged."""
+    try:
+        select = json.loads((folder / "config.json").read_bytes())["train"]["select"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / 'config.json'} is missing or damaged: the run cannot go on") from error
+    latest, best = (
+        sorted(path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit())
+        for kind in ("latest", "best")
+    )
+    # A run that was killed between its best state and the latest names the best one before.
+    return [max(latest, key=lambda path: int(path.name))] + (best if select == "best" else [])
 
 
 def _copy(source: str, place: str) -> None:
