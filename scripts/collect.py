@@ -104,7 +104,7 @@ def _needed(folder: Path) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.json'} is missing or damaged: the run cannot go on") from error
     latest, best = (
-        sorted(path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit())
+        [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
         for kind in ("latest", "best")
     )
     # A run that was killed between its best state and the latest names the best one before.
