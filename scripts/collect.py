@@ -6,12 +6,11 @@ RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a c
 and the command that computes them again.
 
 With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint (and its
-best ones, where the run ends with the best) to RESULTS/unfinished, from where they can go on, on another machine too:
+best ones, where it keeps any) to RESULTS/unfinished, from where they can go on, on another machine too:
 copy the folder back to `runs` and give the command of the run again.
 """
 
 import io
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -98,17 +97,13 @@ def _hand_over(runs: Path, place: Path) -> None:
 
 
 def _needed(folder: Path) -> list[Path]:
-    """The checkpoints that a run goes on from. Raises UserError where its config.json is missing or damaged."""
-    try:
-        select = json.loads((folder / "config.json").read_bytes())["train"]["select"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'config.json'} is missing or damaged: the run cannot go on") from error
+    """The checkpoints that a run goes on from: the last of the latest, and the best where it keeps any."""
     latest, best = (
         [path for path in (folder / "checkpoints" / kind).glob("*") if path.name.isdigit()]
         for kind in ("latest", "best")
     )
     # A run that was killed between its best state and the latest names the best one before.
-    return [max(latest, key=lambda path: int(path.name))] + (best if select == "best" else [])
+    return [max(latest, key=lambda path: int(path.name)), *best]
 
 
 def _copy(source: str, place: str) -> None:

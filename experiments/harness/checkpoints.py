@@ -1,4 +1,4 @@
-"""Checkpoints by orbax: the latest states, to resume from, and the best one by validation loss."""
+"""Checkpoints by orbax: the latest states, to resume from, and the best ones by validation loss, to end with."""
 
 import contextlib
 import dataclasses

@@ -72,7 +72,8 @@ def train(
       Diverged: a loss is not finite. The checkpoint before it is kept.
       UserError: there are checkpoints, but none that is whole; or a step takes more memory than there is.
     """
-    latest, best = (Checkpoints(checkpoints / name) for name in ("latest", "best"))
+    latest = Checkpoints(checkpoints / "latest")
+    best = Checkpoints(checkpoints / "best") if settings.select == "best" else None
     say = functools.partial(reporter_options["console"].print, soft_wrap=True, highlight=False)
     like = jax.eval_shape(program.init, settings.all_seeds)
     state, record = latest.restore(like, placement, say) or (program.init(settings.all_seeds), Record())
@@ -94,7 +95,7 @@ def train(
             _check_finite(metrics, step, latest)
             record.step = step = step + settings.log_every
             clock.steps += settings.log_every
-            improved = False
+            saves = step % settings.checkpoint_every == 0 or step == settings.steps
             row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}
             row["seed_losses"] = [float(loss) for loss in metrics["loss"].mean(0)]
             if step % settings.validate_every == 0 or step == settings.steps:
@@ -104,20 +105,19 @@ def train(
                     raise Diverged(_divergence("validation loss", step, latest))
                 row["validation_loss"] = loss
                 record.validation_losses.append((step, loss))
-                improved = record.best_loss is None or loss < record.best_loss
-                if improved:
+                if record.best_loss is None or loss < record.best_loss:
                     record.best_loss, record.best_step = loss, step
-                    best.save(step, state, record)
+                    if best:
+                        best.save(step, state, record)
+                        saves = True  # the latest one too: its record never names a best one that was let go
             record.wall_time_s, record.steps_per_second = clock.total, clock.speed or record.steps_per_second
-            # With every best state a latest one: the record of the latest never names a best that was let go.
-            saves = improved or step % settings.checkpoint_every == 0 or step == settings.steps
             if directory:
                 directory.append_metrics(row)
                 record.metrics_digest = directory.metrics_digest() if saves else ""
             if saves:
                 latest.save(step, state, record)
             reporter.update(step, row, clock.speed)
-    if settings.select == "best":
+    if best:
         state, _ = best.restore(like, placement, say, only=record.best_step)
     return state, record
 

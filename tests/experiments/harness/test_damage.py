@@ -241,6 +241,14 @@ def test_the_latest_state_never_names_a_best_one_that_was_let_go(config, tmp_pat
     assert [(step, of) for name, step, of in saved if name == "latest"][: len(best)] == [(step, step) for step in best]
 
 
+def test_a_run_that_ends_with_its_last_state_keeps_no_best_one(config, tmp_path):
+    config.train.update(steps=12, validate_every=1, checkpoint_every=4, select="last")
+    result, _ = run(config, tmp_path / "run")
+    kept = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("run/checkpoints/*/*")}
+    assert kept == {"run/checkpoints/latest/8", "run/checkpoints/latest/12"}
+    assert result.content["best_step"] == 12  # which step was the best is in the result all the same
+
+
 def test_a_gradient_that_is_not_finite_ends_a_run_too(tmp_path):
     metrics = {"loss": np.zeros((2, 3)), "gradient_norm": np.zeros((2, 3))}
     _check_finite(metrics, 10, Checkpoints(tmp_path))
