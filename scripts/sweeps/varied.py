@@ -97,20 +97,19 @@ def table(entries: Sequence[Entry], metric: str | None = None) -> Table:
 
 def differences(one: Path, other: Path) -> Table:
     """The config keys in which two runs differ. Raises UserError where a folder holds no run."""
-    configs = [ConfigDict(_config(folder)) for folder in (one, other)]
-    first, second = (dict(line.split(" = ", 1) for line in knobs(config)) for config in configs)
+    first, second = (dict(line.split(" = ", 1) for line in knobs(_config(folder))) for folder in (one, other))
     keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
     rows = [(key, [found[key] if key in found else "none" for found in (first, second)]) for key in keys]
     return Table("Configs", ["key", str(one), str(other)], rows, f"{len(rows)} keys differ")
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> ConfigDict:
     """The config of a run folder, or of a result without its run."""
     try:
         if (folder / "config.json").exists():
-            return json.loads((folder / "config.json").read_text())
-        return json.loads((folder / "result.json").read_text())["config"]
-    except (OSError, ValueError, KeyError) as error:
+            return ConfigDict(json.loads((folder / "config.json").read_text()))
+        return ConfigDict(json.loads((folder / "result.json").read_text())["config"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # the last two: no mapping in the JSON
         raise UserError(f"{folder} holds no run: {error}") from error
 
 

@@ -98,7 +98,11 @@ def test_a_picture_draws_every_run_and_writes_its_numbers(root, tmp_path):
 def test_differences_of_two_configs(root):
     made = varied.differences(root / "paper" / "run0", root / "paper" / "run3")
     assert made.rows == [("axes.model", ["a", "b"]), ("optimizer.learning_rate", ["0.1", "0.001"])]
-    (root / "paper" / "run3" / "config.json").unlink()  # a collected result has its config too
+    config = root / "paper" / "run3" / "config.json"
+    config.write_text("[1]")
+    with pytest.raises(UserError, match="run3 holds no run"):
+        varied.differences(root / "paper" / "run0", root / "paper" / "run3")
+    config.unlink()  # a collected result has its config too
     assert varied.differences(root / "paper" / "run0", root / "paper" / "run3").rows == made.rows
     with pytest.raises(UserError, match="paper holds no run"):
         varied.differences(root / "paper", root / "paper" / "run0")
