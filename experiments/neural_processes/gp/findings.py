@@ -61,6 +61,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
         for model in dict.fromkeys(model for model, _ in far):
             less = listed([f"{far[cell]:+.3f} on {cell[1]}" for cell in far if cell[0] == model])
             yield Finding(f"Farther from the paper: {MODELS[model].label}, {less}{_rise(cells[model])}.")
+    yield from _by_intention(number, cells)
     yield from _floors(number, chosen_results(own))
     yield from _changed(number, chosen_results(own))
 
@@ -74,6 +75,20 @@ def _rise(result: Result) -> str:
         return ""
     (start, low), (end, high) = before, after
     return f"; its validation loss went from {low:.3f} after {start} steps to {high:.3f} after {end}"
+
+
+def _by_intention(number: Numbers, cells: Mapping[str, Result]) -> Iterator[Finding]:
+    """What models have that read the context by Intention, less what those have that they are made from."""
+    told = []
+    for model in (model for model in cells if model.removeprefix("intention_") in cells.keys() - {model}):
+        origin = model.removeprefix("intention_")
+        one, other = (cells[name].config["model"] for name in (model, origin))
+        changed = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key) and key != "name")
+        names = MODELS[model].label, MODELS[origin].label
+        less = [f"{number(names[0], head) - number(names[1], head):+.3f} on {head}" for head in KERNELS.values()]
+        told.append(f"{' less '.join(names)}, from which it differs in {listed(changed)}, {listed(less)}")
+    if told:
+        yield Finding(f"The context read by Intention, each target alone: {'; '.join(told)}.")
 
 
 def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:

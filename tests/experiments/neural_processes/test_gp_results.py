@@ -159,6 +159,17 @@ def test_published_runs_are_told_beside_the_paper_where_it_has_them(tmp_path):
     assert beside.text.startswith("2 of 2") and beside.text.endswith("-0.030 to +0.010.")
 
 
+def test_models_of_intention_are_told_beside_those_that_they_are_made_from(tmp_path):
+    ours = [content("anp", preset="paper", rbf=0.8), content("intention_anp", preset="paper", rbf=0.75)]
+    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "both", *ours))
+    assert said.text == (
+        "The context read by Intention, each target alone: Intention ANP less ANP, from which it differs in op and "
+        "self_attention, -0.050 on RBF, -0.050 on Matern 5/2 and -0.050 on periodic."
+    )
+    for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "one", *ours[1:])):
+        assert "differs" not in said.text
+
+
 def test_what_the_floor_costs(tmp_path):
     ours = [content("tnp_d", preset="paper", rbf=1.2), content("cnp", preset="paper", rbf=0.2)]
     for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "published", *ours)):
