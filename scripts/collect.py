@@ -6,8 +6,8 @@ RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a c
 and the command that computes them again.
 
 With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint (and its
-best ones, where it keeps any) to RESULTS/unfinished, from where they can go on, on another machine too:
-copy the folder back to `runs` and give the command of the run again.
+best ones, where it keeps any) to RESULTS/unfinished, from where they can go on, on another machine too: copy the
+folder back to `runs` and give the command of the run again.
 """
 
 import io
@@ -86,9 +86,9 @@ def _hand_over(runs: Path, place: Path) -> None:
         raise UserError(f"no run with a checkpoint and without a result below {runs}")
     for folder in folders:
         with locked(folder):
-            target, checkpoints = place / folder.relative_to(runs), _needed(folder)
+            target = place / folder.relative_to(runs)
             shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
-            for checkpoint in checkpoints:
+            for checkpoint in _needed(folder):
                 shutil.copytree(checkpoint, target / checkpoint.relative_to(folder), copy_function=_copy)
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
