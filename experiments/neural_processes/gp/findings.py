@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, facts, seeds_of, several
-from experiments.neural_processes.gp.tables import KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
+from experiments.neural_processes.gp.tables import HEADLINE, KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
 from kvq_jax.models import MODELS, family
 
 _PAPER_STEPS, _NEAR = 100_000, 0.05
@@ -40,7 +40,7 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
 def published(results: Sequence[Result]) -> Iterator[Finding]:
     """What runs of the published length have, beside the paper."""
     own = [result for result in results if result.preset == "paper"]
-    number, metric, told, apart = Numbers(table4, own), f"trained/{next(iter(KERNELS))}/target", [], {}
+    number, told, apart = Numbers(table4, own), [], {}
     cells = {model: result for (model, form), result in chosen_results(own).items() if form == PUBLISHED}
     for model, result in cells.items():
         label, numbers = MODELS[model].label, []
@@ -49,8 +49,8 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
             numbers.append(f"{ours.text()} on {head}" + (f" (the paper {paper})" if paper is not None else ""))
             if paper is not None:
                 apart[model, head] = ours.mean - paper
-        told.append(f"{label}, {seeds_of(facts([result], metric))}, {listed(numbers)}")
-    functions, steps = facts(cells.values(), metric)["n"], several(result.steps for result in cells.values())
+        told.append(f"{label}, {seeds_of(facts([result], HEADLINE))}, {listed(numbers)}")
+    functions, steps = facts(cells.values(), HEADLINE)["n"], several(result.steps for result in cells.values())
     yield Finding(f"At the published protocol, {steps} steps, and over {functions} functions: {'; '.join(told)}.")
     if apart:
         far = {cell: less for cell, less in apart.items() if abs(less) > _NEAR}
@@ -79,16 +79,18 @@ def _rise(result: Result) -> str:
 
 def _by_intention(number: Numbers, cells: Mapping[str, Result]) -> Iterator[Finding]:
     """What models have that read the context by Intention, less what those have that they are made from."""
-    told = []
+    told, trained = [], []
     for model in (model for model in cells if model.removeprefix("intention_") in cells.keys() - {model}):
-        origin = model.removeprefix("intention_")
-        one, other = (cells[name].config["model"] for name in (model, origin))
+        pair = model, model.removeprefix("intention_")
+        trained += [cells[name] for name in pair]
+        one, other = (cells[name].config["model"] for name in pair)
         changed = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key) and key != "name")
-        names = MODELS[model].label, MODELS[origin].label
-        less = [f"{number(names[0], head) - number(names[1], head):+.3f} on {head}" for head in KERNELS.values()]
-        told.append(f"{' less '.join(names)}, from which it differs in {listed(changed)}, {listed(less)}")
+        labels = [MODELS[name].label for name in pair]
+        less = [f"{number(labels[0], head) - number(labels[1], head):+.3f} on {head}" for head in KERNELS.values()]
+        told.append(f"{' less '.join(labels)}, from which it differs in {listed(changed)}, {listed(less)}")
     if told:
-        yield Finding(f"The context read by Intention, each target alone: {'; '.join(told)}.")
+        seeds = seeds_of(facts(trained, HEADLINE))
+        yield Finding(f"The context read by Intention, each target alone, {seeds}: {'; '.join(told)}.")
 
 
 def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:

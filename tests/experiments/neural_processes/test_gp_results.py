@@ -163,8 +163,8 @@ def test_models_of_intention_are_told_beside_those_that_they_are_made_from(tmp_p
     ours = [content("anp", preset="paper", rbf=0.8), content("intention_anp", preset="paper", rbf=0.75)]
     *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "both", *ours))
     assert said.text == (
-        "The context read by Intention, each target alone: Intention ANP less ANP, from which it differs in op and "
-        "self_attention, -0.050 on RBF, -0.050 on Matern 5/2 and -0.050 on periodic."
+        "The context read by Intention, each target alone, 1 seed: Intention ANP less ANP, from which it differs in op "
+        "and self_attention, -0.050 on RBF, -0.050 on Matern 5/2 and -0.050 on periodic."
     )
     for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "one", *ours[1:])):
         assert "differs" not in said.text
