@@ -3,11 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, facts, seeds_of, several
+from experiments.harness.results import Result, facts, seeds_by_name, seeds_of, several
 from experiments.neural_processes.gp.tables import HEADLINE, KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
+from experiments.neural_processes.likelihoods import kind
 from kvq_jax.models import MODELS, family
 
 _PAPER_STEPS, _NEAR = 100_000, 0.05
+_LIKELIHOODS = {"marginal": "each target alone", "joint": "all targets jointly"}
 
 
 def table(results: Sequence[Result]) -> Iterator[Finding]:
@@ -15,8 +17,8 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
     number, head = Numbers(table4, results), KERNELS["rbf"]
     cells = {model: result for (model, form), result in chosen_results(results).items() if form == PUBLISHED}
     steps = sorted(result.content["steps"] for result in cells.values())
-    for likelihood, words in (("marginal", "each target alone"), ("joint", "all targets jointly")):
-        names = [row.label for row in family("neural_process").values() if row.cls.likelihood == likelihood]
+    for likelihood, words in _LIKELIHOODS.items():
+        names = [row.label for model, row in family("neural_process").items() if kind(model) == likelihood]
         found, oracle = number.known(names, head), number(f"oracle, {likelihood}", head)
         if not found:
             continue
@@ -40,30 +42,41 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
 def published(results: Sequence[Result]) -> Iterator[Finding]:
     """What runs of the published length have, beside the paper."""
     own = [result for result in results if result.preset == "paper"]
-    number, told, apart = Numbers(table4, own), [], {}
-    cells = {model: result for (model, form), result in chosen_results(own).items() if form == PUBLISHED}
-    for model, result in cells.items():
-        label, numbers = MODELS[model].label, []
-        for head in (head for head in KERNELS.values() if f"{head}, paper" in number.columns):
-            ours, paper = number.cell(label, head), number.known([label], f"{head}, paper").get(label)
-            numbers.append(f"{ours.text()} on {head}" + (f" (the paper {paper})" if paper is not None else ""))
-            if paper is not None:
-                apart[model, head] = ours.mean - paper
-        told.append(f"{label}, {seeds_of(facts([result], HEADLINE))}, {listed(numbers)}")
-    functions, steps = facts(cells.values(), HEADLINE)["n"], several(result.steps for result in cells.values())
-    yield Finding(f"At the published protocol, {steps} steps, and over {functions} functions: {'; '.join(told)}.")
+    number, chosen = Numbers(table4, own), chosen_results(own)
+    cells = {model: result for (model, form), result in chosen.items() if form == PUBLISHED}
+    yield from _beside_paper(number, {MODELS[model].label: result for model, result in cells.items()})
+    yield from _by_intention(number, cells)
+    yield from _floors(number, chosen)
+    yield from _changed(number, chosen)
+
+
+def _beside_paper(number: Numbers, trained: Mapping[str, Result]) -> Iterator[Finding]:
+    """The models, by the names of their rows, and the paper's numbers: all, how far apart, and which farther."""
+    heads = [head for head in KERNELS.values() if f"{head}, paper" in number.columns]
+    papers = {head: number.known(trained, f"{head}, paper") for head in heads}
+    for likelihood, words in _LIKELIHOODS.items():
+        judged = {row: result for row, result in trained.items() if kind(result.axes["model"]) == likelihood}
+        told, known = [], number.known(judged, heads[0])
+        for row in sorted(known, key=known.get, reverse=True):
+            ours = listed([number.cell(row, head).text() for head in heads])
+            beside = [f"{of_paper[row]:.2f}" for of_paper in papers.values() if row in of_paper]
+            told.append(f"{row} {ours}" + (f" (the paper {listed(beside)})" if beside else ""))
+        if told:
+            steps = several(result.steps for result in judged.values())
+            yield Finding(
+                f"By the published protocol, {steps} steps, {words}, {listed(heads)}, over "
+                f"{facts(judged.values(), HEADLINE)['n']} functions, {seeds_by_name(judged)}: {'; '.join(told)}."
+            )
+    apart = {(row, head): number(row, head) - paper for head in heads for row, paper in papers[head].items()}
     if apart:
         far = {cell: less for cell, less in apart.items() if abs(less) > _NEAR}
         yield Finding(
             f"{len(apart) - len(far)} of {len(apart)} numbers of these models are within {_NEAR} of the paper's; ours "
             f"less the paper's are {min(apart.values()):+.3f} to {max(apart.values()):+.3f}."
         )
-        for model in dict.fromkeys(model for model, _ in far):
-            less = listed([f"{far[cell]:+.3f} on {cell[1]}" for cell in far if cell[0] == model])
-            yield Finding(f"Farther from the paper: {MODELS[model].label}, {less}{_rise(cells[model])}.")
-    yield from _by_intention(number, cells)
-    yield from _floors(number, chosen_results(own))
-    yield from _changed(number, chosen_results(own))
+        for row in dict.fromkeys(row for row, _ in far):
+            less = listed([f"{far[row, head]:+.3f} on {head}" for head in heads if (row, head) in far])
+            yield Finding(f"Farther from the paper: {row}, {less}{_rise(trained[row])}.")
 
 
 def _rise(result: Result) -> str:
