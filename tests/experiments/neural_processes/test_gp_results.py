@@ -161,6 +161,14 @@ def test_published_runs_are_told_beside_the_paper_where_it_has_them(tmp_path):
     assert beside.text.startswith("2 of 2") and beside.text.endswith("-0.030 to +0.010.")
 
 
+def test_published_runs_have_a_sentence_for_each_likelihood_best_first(tmp_path):
+    ours = [content(model, preset="paper", rbf=rbf) for model, rbf in (("cnp", 0.2), ("tnp_nd", 1.4), ("eqtnp", 1.3))]
+    alone, jointly, *_ = FINDINGS["cmanp/table4_paper"](results(tmp_path, *ours))
+    assert "each target alone" in alone.text and 0 < alone.text.index("EQTNP 1.300") < alone.text.index("CNP 0.200")
+    assert "all targets jointly" in jointly.text and "TNP-ND 1.400" in jointly.text
+    assert "TNP-ND" not in alone.text and "CNP" not in jointly.text
+
+
 def test_models_of_intention_are_told_beside_those_that_they_are_made_from(tmp_path):
     ours = [content("anp", preset="paper", rbf=0.8), content("intention_anp", preset="paper", rbf=0.75)]
     *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "both", *ours))
