@@ -4,6 +4,8 @@ from experiments.harness.results import Result
 from experiments.harness.tables import Cell, measured
 from kvq_jax.models import MODELS
 
+LIKELIHOODS = {"marginal": "each target alone", "joint": "all targets jointly"}  # in the order of tables -> in words
+
 
 def kind(model: str) -> str:
     """The likelihood that a model is measured by: 'marginal' or 'joint'."""

@@ -5,11 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, facts, seeds_by_name, seeds_of, several
 from experiments.neural_processes.gp.tables import HEADLINE, KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
-from experiments.neural_processes.likelihoods import kind
+from experiments.neural_processes.likelihoods import LIKELIHOODS, kind
 from kvq_jax.models import MODELS, family
 
 _PAPER_STEPS, _NEAR = 100_000, 0.05
-_LIKELIHOODS = {"marginal": "each target alone", "joint": "all targets jointly"}
 
 
 def table(results: Sequence[Result]) -> Iterator[Finding]:
@@ -17,7 +16,7 @@ def table(results: Sequence[Result]) -> Iterator[Finding]:
     number, head = Numbers(table4, results), KERNELS["rbf"]
     cells = {model: result for (model, form), result in chosen_results(results).items() if form == PUBLISHED}
     steps = sorted(result.content["steps"] for result in cells.values())
-    for likelihood, words in _LIKELIHOODS.items():
+    for likelihood, words in LIKELIHOODS.items():
         names = [row.label for model, row in family("neural_process").items() if kind(model) == likelihood]
         found, oracle = number.known(names, head), number(f"oracle, {likelihood}", head)
         if not found:
@@ -54,10 +53,10 @@ def _beside_paper(number: Numbers, trained: Mapping[str, Result]) -> Iterator[Fi
     """The models, by the names of their rows, and the paper's numbers: all, how far apart, and which farther."""
     heads = [head for head in KERNELS.values() if f"{head}, paper" in number.columns]
     papers = {head: number.known(trained, f"{head}, paper") for head in heads}
-    for likelihood, words in _LIKELIHOODS.items():
+    for likelihood, words in LIKELIHOODS.items():
         judged = {row: result for row, result in trained.items() if kind(result.axes["model"]) == likelihood}
-        told, known = [], number.known(judged, heads[0])
-        for row in sorted(known, key=known.get, reverse=True):
+        told = []
+        for row in sorted(judged, key=lambda row: number(row, heads[0]), reverse=True):
             ours = listed([number.cell(row, head).text() for head in heads])
             beside = [f"{of_paper[row]:.2f}" for of_paper in papers.values() if row in of_paper]
             told.append(f"{row} {ours}" + (f" (the paper {listed(beside)})" if beside else ""))

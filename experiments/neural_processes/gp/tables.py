@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name
 from experiments.harness.tables import MISSING, Table, mark_best
-from experiments.neural_processes.likelihoods import kind, log_likelihood
+from experiments.neural_processes.likelihoods import LIKELIHOODS, kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
 
@@ -64,7 +64,7 @@ def table4(results: Sequence[Result]) -> Table | None:
     if not cells:
         return None
     first = next(iter(cells.values()))
-    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, first, likelihood)]
+    rows = [row for likelihood in LIKELIHOODS for row in _block(cells, first, likelihood)]
     columns = ["model", "steps"]
     for kernel, name in KERNELS.items():
         columns += [name, *([f"{name}, paper"] if _in_paper(kernel) else []), f"{name}, gap"]

@@ -6,7 +6,7 @@ from experiments.harness.results import Result, comparable, drawn, facts, of_one
 from experiments.harness.tables import BEST, MISSING, Table, mark_best
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.complexity import tables as complexity
-from experiments.neural_processes.likelihoods import kind, log_likelihood
+from experiments.neural_processes.likelihoods import LIKELIHOODS, kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE3, printed
 from kvq_jax.models import MODELS, family
 from kvq_jax.ops import OPERATORS
@@ -64,7 +64,7 @@ def table3(results: Sequence[Result]) -> Table | None:
     if not cells:
         return None
     needed = memory_needed(results)
-    rows = [row for likelihood in ("marginal", "joint") for row in _block(cells, likelihood, needed)]
+    rows = [row for likelihood in LIKELIHOODS for row in _block(cells, likelihood, needed)]
     columns = ["model", "steps"]
     for head in PLACES.values():
         columns += [head, f"{head}, paper"]
