@@ -108,21 +108,26 @@ def _by_intention(number: Numbers, cells: Mapping[str, Result]) -> Iterator[Find
 def _floors(number: Numbers, cells: Collection[tuple[str, str]]) -> Iterator[Finding]:
     """What models gain that take TNP-D's exponential for their deviation with a floor, as a share of what they lack.
 
-    `cells` are the models and forms of the table.
+    And on the kernels that none was trained on. `cells` are the models and forms of the table.
     """
-    told, head = [], KERNELS["rbf"]
+    head, *unseen = KERNELS.values()
+    told, elsewhere = [], []
     for model in (model for model, form in cells if form == SAME and (model, PUBLISHED) in cells):
-        published, same = (number.cell(row_label(model, form), head) for form in (PUBLISHED, SAME))
+        with_floor, without = (row_label(model, form) for form in (PUBLISHED, SAME))
+        published, same = number.cell(with_floor, head), number.cell(without, head)
         share = (same.mean - published.mean) / (number("TNP-D", head) - published.mean)
         floor = published.run.config["model"]["std_floor"]
         told.append(
-            f"{row_label(model, PUBLISHED)} {published.text()} with its floor of {floor} and {same.text()} without, "
+            f"{with_floor} {published.text()} with its floor of {floor} and {same.text()} without, "
             f"{share:.0%} of what it lacks to TNP-D"
         )
+        gains = [f"{number(without, other) - number(with_floor, other):+.3f} on {other}" for other in unseen]
+        elsewhere.append(f"{with_floor} {listed(gains)}")
     if told:
         yield Finding(
             f"The exponential of TNP-D in place of a standard deviation with a floor, {head}: {'; '.join(told)}."
         )
+        yield Finding(f"On kernels that none was trained on, without the floor less with it: {'; '.join(elsewhere)}.")
 
 
 def _changed(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterator[Finding]:
