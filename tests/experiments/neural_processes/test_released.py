@@ -17,7 +17,7 @@ from experiments.harness.launch import experiment_module, split_evaluation
 from experiments.tasks.gaussian_process import GaussianProcess
 
 RESULTS = Path(__file__).parents[3] / "results"
-FUNCTIONS = 32  # of each kernel
+FUNCTIONS = 64  # of each kernel
 
 
 RELEASED = sorted(path.parent for path in (RESULTS / "weights" / "neural_processes" / "gp").glob("*/model.json"))
