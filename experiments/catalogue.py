@@ -4,7 +4,7 @@ Every tables.py, figures.py and findings.py in the folder of an experiment is fo
 
     TABLES, FIGURES     '<paper>/<name>' -> a function of results (tables), of results and a folder (figures)
     FINDINGS            '<paper>/<name>' -> a function of results that yields sentences (harness/findings.py)
-    CONFIGS             names of the configs whose single runs it shows
+    CONFIGS             names of the configs of its own paper whose single runs it shows
     run_table, run_figure    what shows one of them: results -> Table, (results, folder) -> Path
 """
 
@@ -40,10 +40,15 @@ def show(result: Result, folder: Path, console: Console) -> None:
 
 
 def _of_run(kind: str, result: Result) -> ModuleType:
-    """The module that shows `result`: by the name of its config, else that of its experiment, else the default."""
-    found = dict(_modules(kind))
+    """The module that shows `result`: by the name of its config, else that of its experiment, else the default.
+
+    Modules of other papers are left alone: to import all of them takes a second.
+    """
+    experiment = result.config["experiment"]
+    papers = frozenset(name.replace("/", ".").partition(".")[0] for name in (result.name, experiment, _DEFAULT))
+    found = dict(_modules(kind, papers))
     by_name = [module for module in found.values() if result.name in getattr(module, "CONFIGS", ())]
-    own = found.get(result.config["experiment"])
+    own = found.get(experiment)
     return next(
         module for module in (*by_name, own, found[_DEFAULT]) if hasattr(module, f"run_{kind.removesuffix('s')}")
     )
@@ -59,10 +64,12 @@ def _all(kind: str) -> dict[str, Callable]:
 
 
 @functools.cache
-def _modules(kind: str) -> tuple[tuple[str, ModuleType], ...]:
-    """(experiment as configs name it, its module `kind`), of every experiment that has one."""
+def _modules(kind: str, papers: frozenset[str] | None = None) -> tuple[tuple[str, ModuleType], ...]:
+    """(experiment as configs name it, its module `kind`), of every experiment of `papers` (None: all) that has one."""
     return tuple(
-        (experiment, importlib.import_module(f"experiments.{experiment}.{kind}")) for experiment in _experiments(kind)
+        (experiment, importlib.import_module(f"experiments.{experiment}.{kind}"))
+        for experiment in _experiments(kind)
+        if papers is None or experiment.partition(".")[0] in papers
     )
 
 

@@ -40,19 +40,22 @@ def _module(root: Path, name: str) -> tuple[str, list[str]]:
     """The digest of a module and what it imports of the project. A name that is no module counts as an empty one."""
     path = root / name.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    source = path.read_text() if path.exists() else ""
+    tree = ast.parse(path.read_text() if path.exists() else "")
     names = {name.rpartition(".")[0]}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return source_digest(source), [name for name in names if name.split(".")[0] in ("kvq_jax", "experiments")]
+    return _digest(tree), [name for name in names if name.split(".")[0] in ("kvq_jax", "experiments")]
 
 
 def source_digest(source: str) -> str:
     """Sixteen hex digits of a Python source, the same for any comments, docstrings, layout and version of Python."""
-    tree = ast.parse(source)
+    return _digest(ast.parse(source))
+
+
+def _digest(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(getattr(node, "body", None), list):
             node.body = [entry for entry in node.body if not _is_string(entry)]

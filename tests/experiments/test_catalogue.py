@@ -25,7 +25,7 @@ def module(label: str, **attributes) -> types.SimpleNamespace:
 
 def shown(monkeypatch, name: str, experiment: str, **modules) -> str:
     found = tuple((key.replace("__", "."), made) for key, made in modules.items())
-    monkeypatch.setattr(catalogue, "_modules", lambda kind: found)
+    monkeypatch.setattr(catalogue, "_modules", lambda kind, papers: found)
     console = Console(file=io.StringIO(), width=100)
     catalogue.show(Result(Path("run"), {"name": name, "config": {"experiment": experiment}}), Path("out"), console)
     return console.file.getvalue()
@@ -46,6 +46,17 @@ def test_a_run_is_shown_by_its_name_then_by_its_experiment_then_by_the_default(m
     ):
         told = shown(monkeypatch, name, experiment, **modules)
         assert f"{expected}:1" in "".join(told.split()) and f"figure out/{expected}.png" in told
+
+
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_what_shows_a_run_is_found_in_the_papers_of_its_config_and_its_experiment(kind):
+    """No module shows configs of another paper, and no others are looked at."""
+    for experiment, found in catalogue._modules(kind):
+        paper = experiment.partition(".")[0]
+        assert all(config.startswith(f"{paper}/") for config in getattr(found, "CONFIGS", ())), experiment
+    own = dict(catalogue._modules(kind, frozenset({"neural_processes", "regression"})))
+    assert {name.partition(".")[0] for name in own} == {"neural_processes", "regression"}
+    assert own.items() <= dict(catalogue._modules(kind)).items()
 
 
 def test_two_modules_cannot_define_one_name(monkeypatch):
