@@ -9,11 +9,13 @@ Exit codes: 0 done, 1 an error that nobody foresaw (its traceback is in error.tx
 it) or a full disk, 2 bad input (nothing is written), 3 the loss stopped being finite, 130 and 143 Ctrl-C and SIGTERM.
 """
 
+import gc
 import signal
 import sys
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # without words, while the libraries are imported
+    gc.set_threshold(100_000)  # new objects: to look for garbage after every 700 is a tenth of a short run
 
 from pathlib import Path  # noqa: E402
 
