@@ -71,7 +71,7 @@ def test_all_training_wheels_have_the_locations_of_the_evaluation():
 
 def test_fresh_rounds_are_uniform_in_the_disc_and_pay_what_the_paper_says():
     n, delta = 20_000, 0.6
-    wheel = jax.jit(lambda key: sample_wheel(key, n, delta, CODE))(jax.random.key(0))
+    wheel = jax.device_get(jax.jit(lambda key: sample_wheel(key, n, delta, CODE))(jax.random.key(0)))
     radius, quadrant = np.linalg.norm(wheel.x, axis=-1), np.asarray(quadrant_arm(wheel.x))
     for r in (0.3, 0.6, 0.9):
         np.testing.assert_allclose(np.mean(radius < r), r**2, atol=0.012)
