@@ -43,6 +43,10 @@ def check(result, kernel, found):
     assert ours.shape == (FUNCTIONS,) and abs(ours.mean() - table) < 4 * ours.std() / FUNCTIONS**0.5
 
 
+def test_every_model_is_released():
+    assert {result_of(released)["axes"]["model"] for released in RELEASED} == set(gp.MODELS)
+
+
 @each_of(RELEASED)
 def test_released_weights_have_the_numbers_of_their_run(released, drawn):
     result, trained = result_of(released), kvq_jax.load(released)
