@@ -61,8 +61,8 @@ def test_stored_tables_are_those_of_the_results(results):
     assert len(paths) > 20
     for path in paths:
         stem = path.relative_to(RESULTS / "tables").with_suffix("").as_posix()
-        name = stem.removesuffix("_paper")
-        table = catalogue.find("tables", name)([each for each in results if name == stem or each.preset == "paper"])
+        name, preset = re.fullmatch(r"(.*?)(?:_(paper|quick))?", stem).groups()
+        table = catalogue.find("tables", name)([each for each in results if preset in (None, each.preset)])
         assert path.read_text() == render(table, "md", stem), f"python -m scripts.tables --table {name}"
 
 

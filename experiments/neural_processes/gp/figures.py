@@ -15,7 +15,7 @@ from experiments.harness import drawing
 from experiments.harness.results import Result
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.gp import tables
-from experiments.neural_processes.gp.tables import KERNELS, title
+from experiments.neural_processes.gp.tables import KERNELS, PUBLISHED, SAME, title
 from experiments.neural_processes.likelihoods import kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
@@ -111,7 +111,7 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     preset = next(iter(cells.values())).preset
     figure.suptitle(f"1-D meta-regression ({drawing.EFFORTS[preset]}); below {_LEAST} not shown")
     columns = ["kernel", "model", "likelihood"]
-    columns += [f"{std} std{error}" for std in _MARKS for error in ("", ", sem")] + ["paper", "oracle"]
+    columns += [f"{look['label']}{error}" for look in _MARKS.values() for error in ("", ", sem")] + ["paper", "oracle"]
     return drawing.save(figure, folder / "gp_likelihoods.png", columns, rows)
 
 
@@ -120,8 +120,8 @@ FIGURES |= {f"anp/functions_{kernel}": functools.partial(attention, kernel=kerne
 FIGURES["cmanp/gp_likelihoods"] = likelihoods
 
 _MARKS = {
-    "published": dict(marker="o", color=drawing.RED, markersize=5, label="ours, published std"),
-    "same": dict(marker="o", color=drawing.RED, markersize=5, markerfacecolor="white", label="ours, same std"),
+    PUBLISHED: dict(marker="o", color=drawing.RED, markersize=5, label="ours, published std"),
+    SAME: dict(marker="o", color=drawing.RED, markersize=5, markerfacecolor="white", label="ours, same std"),
 }
 _PAPER = dict(marker="x", color=drawing.BLUE, markersize=6, linestyle="none", label="the paper, 100000 steps")
 
@@ -130,7 +130,7 @@ def _draw_likelihood(
     axis: Axes, place: int, kernel: str, model: str, of_std: Mapping[str, Result | None]
 ) -> list[float | None]:
     """A line of the panel; returns mean and standard error for each std, the paper's number and the oracle's."""
-    oracle = log_likelihood(of_std["published"] or of_std["same"], f"{kernel}/oracle_{kind(model)}").mean
+    oracle = log_likelihood(of_std[PUBLISHED] or of_std[SAME], f"{kernel}/oracle_{kind(model)}").mean
     ours = {std: log_likelihood(result, f"{kernel}/target") for std, result in of_std.items()}
     number = printed(TABLE4, model, kernel)
     paper = None if isinstance(number, str) else number.mean

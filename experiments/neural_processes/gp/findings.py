@@ -11,10 +11,11 @@ from kvq_jax.models import MODELS, family
 _PAPER_STEPS, _NEAR = 100_000, 0.05
 
 
-def table(results: Sequence[Result]) -> Iterator[Finding]:
-    """How far the models have come, in the paper's order of likelihoods, and what they lack to the true posterior."""
-    number, head = Numbers(table4, results), KERNELS["rbf"]
-    cells = {model: result for (model, form), result in chosen_results(results).items() if form == PUBLISHED}
+def short(results: Sequence[Result]) -> Iterator[Finding]:
+    """How far short runs have come, in the paper's order of likelihoods, and what they lack to the true posterior."""
+    own = [result for result in results if result.preset != "paper"]
+    number, head = Numbers(table4, own), KERNELS["rbf"]
+    cells = {model: result for (model, form), result in chosen_results(own).items() if form == PUBLISHED}
     steps = sorted(result.content["steps"] for result in cells.values())
     for likelihood, words in LIKELIHOODS.items():
         names = [row.label for model, row in family("neural_process").items() if kind(model) == likelihood]
@@ -146,4 +147,4 @@ def _changed(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterat
         yield Finding(f"With one thing changed from the published training, {head}: {'; '.join(told)}.")
 
 
-FINDINGS = {"cmanp/table4": table, "cmanp/table4_paper": published}
+FINDINGS = {"cmanp/table4": published, "cmanp/table4_quick": short}

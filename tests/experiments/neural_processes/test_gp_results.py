@@ -101,6 +101,13 @@ def test_figures_draw_what_is_there(tmp_path):
             draw([], tmp_path)
 
 
+def test_likelihoods_with_both_stds_are_drawn(tmp_path):
+    with FIGURES["cmanp/gp_likelihoods"](given(tmp_path), tmp_path).with_suffix(".csv").open() as file:
+        found = {row["model"]: row for row in csv.DictReader(file) if row["kernel"] == "rbf"}
+    ours = [[found[model][f"ours, {std} std"] for std in ("published", "same")] for model in ("cnp", "tnp_d")]
+    assert ours == [["0.3", "1.207"], ["1.2", ""]]
+
+
 def test_functions_of_anp_with_each_attention(tmp_path):
     kinds = ("multihead", "laplace")
     axes = [content("anp")["axes"] | dict(data="gp", attention=kind, op="own") for kind in kinds]
@@ -153,7 +160,7 @@ def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(monkey
 
 def test_published_runs_are_told_beside_the_paper_where_it_has_them(tmp_path):
     ours = [content("tnp_d", preset="paper", rbf=1.36), content("intention_anp", preset="paper", rbf=0.9)]
-    runs, beside = FINDINGS["cmanp/table4_paper"](results(tmp_path, *ours))
+    runs, beside = FINDINGS["cmanp/table4"](results(tmp_path, *ours))
     assert runs.text.endswith(
         "each target alone, RBF and Matern 5/2, over 100 functions, 1 seed: TNP-D 1.360 ± 0.010 and 0.960 ± 0.010 "
         "(the paper 1.39 and 0.95); Intention ANP 0.900 ± 0.010 and 0.500 ± 0.010."
@@ -163,7 +170,7 @@ def test_published_runs_are_told_beside_the_paper_where_it_has_them(tmp_path):
 
 def test_published_runs_have_a_sentence_for_each_likelihood_best_first(tmp_path):
     ours = [content(model, preset="paper", rbf=rbf) for model, rbf in (("cnp", 0.2), ("tnp_nd", 1.4), ("eqtnp", 1.3))]
-    alone, jointly, *_ = FINDINGS["cmanp/table4_paper"](results(tmp_path, *ours))
+    alone, jointly, *_ = FINDINGS["cmanp/table4"](results(tmp_path, *ours))
     assert "each target alone" in alone.text and 0 < alone.text.index("EQTNP 1.300") < alone.text.index("CNP 0.200")
     assert "all targets jointly" in jointly.text and "TNP-ND 1.400" in jointly.text
     assert "TNP-ND" not in alone.text and "CNP" not in jointly.text
@@ -171,21 +178,21 @@ def test_published_runs_have_a_sentence_for_each_likelihood_best_first(tmp_path)
 
 def test_models_of_intention_are_told_beside_those_that_they_are_made_from(tmp_path):
     ours = [content("anp", preset="paper", rbf=0.8), content("intention_anp", preset="paper", rbf=0.75)]
-    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "both", *ours))
+    *_, said = FINDINGS["cmanp/table4"](results(tmp_path / "both", *ours))
     assert said.text == (
         "The context read by Intention, each target alone, 1 seed: Intention ANP less ANP, from which it differs in op "
         "and self_attention, -0.050 on RBF, -0.050 on Matern 5/2 and -0.050 on periodic."
     )
-    for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "one", *ours[1:])):
+    for said in FINDINGS["cmanp/table4"](results(tmp_path / "one", *ours[1:])):
         assert "differs" not in said.text
 
 
 def test_what_the_floor_costs(tmp_path):
     ours = [content("tnp_d", preset="paper", rbf=1.2), content("cnp", preset="paper", rbf=0.2)]
-    for said in FINDINGS["cmanp/table4_paper"](results(tmp_path / "published", *ours)):
+    for said in FINDINGS["cmanp/table4"](results(tmp_path / "published", *ours)):
         assert "floor" not in said.text
     both = results(tmp_path / "both", *ours, content("cnp", std="same", preset="paper", rbf=0.45))
-    *_, said, elsewhere = FINDINGS["cmanp/table4_paper"](both)
+    *_, said, elsewhere = FINDINGS["cmanp/table4"](both)
     assert (
         "CNP 0.200 ± 0.010 with its floor of 0.1 and 0.450 ± 0.010 without, 25% of what it lacks to TNP-D" in said.text
     )
@@ -199,10 +206,10 @@ def test_a_run_with_one_thing_changed_has_a_row_of_its_own(tmp_path):
     assert rows["LBANP, 8 latents"][1].text() == "1.250 ± 0.010" and rows["LBANP, 8 latents"][2] == "-"
     assert rows["LBANP"][0] == "missing" and list(rows).index("LBANP, 8 latents") < list(rows).index("TNP-A")
     assert FIGURES["cmanp/gp_likelihoods"](ours, tmp_path).exists()
-    *_, said = FINDINGS["cmanp/table4_paper"](ours)
+    *_, said = FINDINGS["cmanp/table4"](ours)
     assert said.text.endswith("RBF: LBANP, 8 latents, 1.250 ± 0.010 (the paper 1.27).")
     both = [*ours, *results(tmp_path / "two", content("lbanp", preset="paper", rbf=0.9))]
-    *_, said = FINDINGS["cmanp/table4_paper"](both)
+    *_, said = FINDINGS["cmanp/table4"](both)
     assert said.text.endswith(
         "LBANP, 8 latents, 1.250 ± 0.010 (as published, with 128 latents, 0.900 ± 0.010 and the paper 1.27)."
     )
@@ -217,10 +224,10 @@ def test_a_run_with_one_thing_changed_has_a_row_of_its_own(tmp_path):
 def test_a_run_far_from_the_paper_is_told_with_the_rise_of_its_loss(tmp_path):
     far = content("lbanp", preset="paper", rbf=0.9)
     falling = far | {"validation_losses": [[1, 0.5], [2, 0.1]]}
-    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "falling", falling))
+    *_, said = FINDINGS["cmanp/table4"](results(tmp_path / "falling", falling))
     assert said.text == "Farther from the paper: LBANP, -0.370 on RBF and -0.350 on Matern 5/2."
     rising = far | {"validation_losses": [[1, 0.2], [2, -0.3], [3, 0.5], [4, 0.4], [5, -0.4]]}
-    *_, said = FINDINGS["cmanp/table4_paper"](results(tmp_path / "rising", rising))
+    *_, said = FINDINGS["cmanp/table4"](results(tmp_path / "rising", rising))
     assert said.text.endswith("; its validation loss went from -0.300 after 2 steps to 0.500 after 3.")
     near = results(tmp_path / "near", content("lbanp", preset="paper", rbf=1.25) | {"validation_losses": [[1, 1.0]]})
-    assert not any("Farther" in said.text for said in FINDINGS["cmanp/table4_paper"](near))
+    assert not any("Farther" in said.text for said in FINDINGS["cmanp/table4"](near))
