@@ -45,7 +45,7 @@ def published(results: Sequence[Result]) -> Iterator[Finding]:
     number, chosen = Numbers(table4, own), chosen_results(own)
     cells = {model: result for (model, form), result in chosen.items() if form == PUBLISHED}
     yield from _beside_paper(number, {MODELS[model].label: result for model, result in cells.items()})
-    yield from _by_intention(number, cells)
+    yield from _by_intention(number, chosen)
     yield from _floors(number, chosen)
     yield from _changed(number, chosen)
 
@@ -90,15 +90,20 @@ def _rise(result: Result) -> str:
     return f"; its validation loss went from {low:.3f} after {start} steps to {high:.3f} after {end}"
 
 
-def _by_intention(number: Numbers, cells: Mapping[str, Result]) -> Iterator[Finding]:
-    """What models have that read the context by Intention, less what those have that they are made from."""
+def _by_intention(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterator[Finding]:
+    """What models have that read the context by Intention, less what those have that they are made from.
+
+    With the published deviation, and without its floor. `cells` are those of the table.
+    """
     told, trained = [], []
-    for model in (model for model in cells if model.removeprefix("intention_") in cells.keys() - {model}):
-        pair = model, model.removeprefix("intention_")
-        trained += [cells[name] for name in pair]
-        one, other = (cells[name].config["model"] for name in pair)
+    for model, form in cells:
+        pair = (model, form), (model.removeprefix("intention_"), form)
+        if pair[1] not in cells.keys() - {pair[0]} or form not in (PUBLISHED, SAME):
+            continue
+        trained += [cells[cell] for cell in pair]
+        one, other = (cells[cell].config["model"] for cell in pair)
         changed = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key) and key != "name")
-        labels = [MODELS[name].label for name in pair]
+        labels = [row_label(*cell) for cell in pair]
         less = [f"{number(labels[0], head) - number(labels[1], head):+.3f} on {head}" for head in KERNELS.values()]
         told.append(f"{' less '.join(labels)}, from which it differs in {listed(changed)}, {listed(less)}")
     if told:
