@@ -93,13 +93,12 @@ def _rise(result: Result) -> str:
 def _by_intention(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterator[Finding]:
     """What models have that read the context by Intention, less what those have that they are made from.
 
-    With the published deviation, and without its floor. `cells` are those of the table.
+    Both in the same form, such as without the floor of their deviation. `cells` are those of the table.
     """
     told, trained = [], []
-    for model, form in cells:
-        pair = (model, form), (model.removeprefix("intention_"), form)
-        if pair[1] not in cells.keys() - {pair[0]} or form not in (PUBLISHED, SAME):
-            continue
+    of_intention = [(model, form) for model, form in cells if model.startswith("intention_")]
+    pairs = [((model, form), (model.removeprefix("intention_"), form)) for model, form in of_intention]
+    for pair in (pair for pair in pairs if pair[1] in cells):
         trained += [cells[cell] for cell in pair]
         one, other = (cells[cell].config["model"] for cell in pair)
         changed = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key) and key != "name")

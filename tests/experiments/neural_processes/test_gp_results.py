@@ -188,10 +188,8 @@ def test_models_of_intention_are_told_beside_those_that_they_are_made_from(tmp_p
     ours += [content(model, std="same", preset="paper", rbf=rbf) for model, rbf in (("anp", 0.9), ("intention_anp", 1))]
     ours.append(content("tnp_d", preset="paper", rbf=1.2))  # what floors cost is told beside it
     (said,) = (each for each in FINDINGS["cmanp/table4"](results(tmp_path / "same", *ours)) if "differs" in each.text)
-    assert (
-        "; Intention ANP, same std less ANP, same std, from which it differs in op and self_attention, +0.100 on RBF"
-        in (said.text)
-    )
+    same = "Intention ANP, same std less ANP, same std, from which it differs in op and self_attention, +0.100 on RBF"
+    assert f"; {same}" in said.text
 
 
 def test_what_the_floor_costs(tmp_path):

@@ -74,10 +74,11 @@ def test_the_law_of_sizes_is_that_of_the_protocol():
 def test_more_slots_change_no_point(t_scale):
     """A batch in one class and in a larger one: the same points to rounding, and zeros in the slots that are empty."""
     task, size, key = dataclasses.replace(GP, t_scale=t_scale), (9, 5), jax.random.key(4)
-    whole = jax.device_get(jax.jit(task.sample, static_argnums=(1, 2))(key, None, size))
+    sample = jax.jit(task.sample, static_argnums=(1, 2))
+    whole = jax.device_get(sample(key, None, size))
     assert whole.context.mask is None and whole.target.mask is None
     for slots in ((12, 24), (46, 7), (46, 46)):
-        sampled = jax.device_get(jax.jit(task.sample, static_argnums=(1, 2))(key, None, slots, size))
+        sampled = jax.device_get(sample(key, None, slots, size))
         for points, expected, held, count in zip(sampled, whole, slots, size):
             np.testing.assert_array_equal(points.mask, np.arange(held) < count)
             np.testing.assert_array_equal(points.x[:count], expected.x)
@@ -90,10 +91,11 @@ def test_all_points_in_one_array(t_scale):
     """The context is the first rows of the points, and more slots change no point."""
     task, size = dataclasses.replace(GP, t_scale=t_scale), (9, 14)
     draws = task.draw(jax.random.key(4), None)
+    fill = jax.jit(task.fill_points, static_argnums=1)
     whole = task.fill_points(draws, size, None)
     assert whole.context.mask is None and whole.target.mask is None and whole.target.x.shape == (14, 1)
     for slots in ((12, 24), (9, 49)):
-        sampled = jax.device_get(jax.jit(task.fill_points, static_argnums=1)(draws, slots, size))
+        sampled = jax.device_get(fill(draws, slots, size))
         for points, held, count in zip(sampled, slots, size):
             np.testing.assert_array_equal(points.mask, np.arange(held) < count)
             np.testing.assert_array_equal(points.x[:count], whole.target.x[:count])
