@@ -59,10 +59,13 @@ class Numbers:
         cells = {row: self.cell(row, column) for row in rows}
         return {row: cell.mean for row, cell in cells.items() if isinstance(cell, Cell) and cell.known}
 
+    def first(self, column: str, among: Iterable[str]) -> list[str]:
+        """Those of the rows `among` that are marked as best: the best one and all within the joint error of it."""
+        return [name for name in among if isinstance(cell := self.cell(name, column), Cell) and cell.best]
+
     def best(self, row: str, column: str, among: Iterable[str]) -> bool:
-        """Whether of the rows `among` this one alone is marked as best: no other is within the joint error of it."""
-        marked = {name for name in among if isinstance(cell := self.cell(name, column), Cell) and cell.best}
-        return marked == {row}
+        """Whether of the rows `among` this one alone is marked as best."""
+        return self.first(column, among) == [row]
 
     def no_better(self, row: str, column: str, smaller: bool = False) -> list[str]:
         """The other rows with a number that are worse than this one or within the joint error of it, best first.

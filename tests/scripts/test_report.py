@@ -73,13 +73,16 @@ def test_the_index_of_configs_has_the_costs_that_were_measured(results):
     assert len(measured) > 20 and measured == {name: told[name] for name in measured}
 
 
+CHANGES_COST = {"train.steps", "train.seeds"}
+
+
 def cost_of(name: str, results: list[Result]) -> str | None:
     """'3 minutes (1 to 26)': the median of what runs of `quick` took, with the least and the most; None: no run.
 
-    A run whose number of steps was changed on the command line is not counted.
+    A run whose number of steps or seeds was changed on the command line is not counted.
     """
     own = [result for result in results if (result.name, result.preset) == (name, "quick")]
-    times = [result.content["wall_time_s"] for result in own if "train.steps" not in result.overrides]
+    times = [result.content["wall_time_s"] for result in own if not CHANGES_COST & result.overrides.keys()]
     if not times:
         return None
     least, middle, most = (max(1, round(of(times) / 60)) for of in (min, statistics.median, max))

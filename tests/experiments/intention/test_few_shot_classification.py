@@ -21,7 +21,7 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.results import Result
 from experiments.harness.step import make_init, make_step
 from experiments.intention.few_shot_classification import experiment as few_shot_classification
-from experiments.intention.few_shot_classification import tables
+from experiments.intention.few_shot_classification import findings, tables
 from experiments.intention.few_shot_classification.experiment import accuracy
 from experiments.intention.few_shot_classification.figures import figure14
 from experiments.tasks.episodes import Episodes, Images
@@ -229,6 +229,23 @@ def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):
     quick = renamed(run, model="maml", preset="quick")
     assert [name for name, cells in table1([run, quick]).rows if cells[0].mean is not None] == ["MAML"]
     assert table1([]) is None
+
+
+@pytest.mark.parametrize(
+    "others, place",
+    [
+        (0.5, "Intention is first, as in the paper."),
+        (1.0, "is there beside Prototypical networks, MAML, Attention and N"),
+    ],
+)
+def test_the_finding_says_whether_intention_is_first_alone(run, others, place):
+    """Other models with `others` times the accuracy."""
+    accuracy = run.metrics["trained/accuracy"]
+    less = {"trained/accuracy": accuracy | {"mean": others * accuracy["mean"]}}
+    rest = [renamed(run, model=model) for model in ("attention", "neural_process", "maml", "prototypes")]
+    results = [run, *(Result(other.folder, other.content | {"metrics": less}) for other in rest)]
+    finding = next(findings.table1(results))
+    assert finding.holds and place in finding.text
 
 
 def test_figure14_draws_both_kernels(run, tmp_path):
