@@ -22,6 +22,7 @@ from experiments.harness.run_directory import is_put_aside
 # What reading a damaged .npz raises.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 PRESETS = ("paper", "quick", "tiny")  # the most serious first
+_OF_ONE_RUN = {"config.train.seeds", "config.train.placement"}  # how often it is made, and where
 _DIGEST = "digest"
 _KEYS = {"name": str, "axes": dict, "config": dict, "config_hash": str, "metrics": dict}
 
@@ -158,7 +159,8 @@ def comparable(
 
     An evaluation of given weights (--weights) is no training, and fills none. Results are chosen by data first, so that
     a stand-in never hides real data, whatever its preset; then by preset, that which fills the most cells, of equals
-    the most serious; then by variant. If two runs claim a cell (one has overrides, say), the earlier folder wins, and
+    the most serious; then by variant. Of runs in one folder that differ in seeds and their placement alone, that with
+    the most seeds fills the cell. If others claim one cell (one has overrides, say), the earlier folder wins, and
     stderr says so.
 
     Args:
@@ -179,8 +181,11 @@ def comparable(
         first = found.setdefault(cell(result), result)
         if first is result:
             continue
-        keys = ", ".join(sorted(_differences(first.config, result.config, "config")))
-        claim = f"{first.folder} and {result.folder} claim one cell of {name} but differ in {keys}"
+        keys = _differences(first.config, result.config, "config")
+        if first.source == result.source and keys <= _OF_ONE_RUN:
+            found[cell(result)] = max(first, result, key=lambda run: len(run.content["seeds"]))
+            continue
+        claim = f"{first.folder} and {result.folder} claim one cell of {name} but differ in {', '.join(sorted(keys))}"
         if first.source == result.source:
             raise UserError(f"{claim}: keep one out of --results")
         print(f"note: {claim}: the earlier folder wins", file=sys.stderr)

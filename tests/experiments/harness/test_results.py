@@ -14,7 +14,7 @@ def result(
     folder="a", model="mlp", preset="quick", data="real", dimension=2, steps=5, best_step=None, n=10, seeds=1
 ) -> Result:
     config = {"model": {"name": model}, "data": data, "task": {"dimension": dimension}}
-    config["train"] = {"steps": steps, "select": "best" if best_step else "last"}
+    config["train"] = {"steps": steps, "seeds": seeds, "select": "best" if best_step else "last"}
     content = {
         "name": "paper/task",
         "axes": {"preset": preset},
@@ -57,6 +57,16 @@ def test_two_results_of_one_cell_are_an_error_that_names_both():
         UserError, match="^a and b claim one cell of paper/task but differ in config.train.steps: keep one"
     ):
         chosen(result("a"), result("b", steps=6))
+
+
+def test_of_runs_that_differ_in_seeds_alone_the_one_with_the_most_fills_the_cell(capsys):
+    one, three = result("a"), result("b", seeds=3)
+    three.config["train"]["placement"] = "in_turn"
+    assert chosen(one, three) == chosen(three, one) == {"mlp": three} and not capsys.readouterr().err
+    with pytest.raises(UserError, match="but differ in config.train.seeds, config.train.steps: keep one"):
+        chosen(one, result("b", seeds=3, steps=6))
+    own = dataclasses.replace(three, source=1)
+    assert chosen(one, own) == {"mlp": one} and "the earlier folder wins" in capsys.readouterr().err
 
 
 def test_of_one_cell_the_result_of_the_earlier_folder_is_taken_and_said(capsys):
