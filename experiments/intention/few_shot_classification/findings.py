@@ -26,7 +26,7 @@ def table1(results: Sequence[Result]) -> Iterator[Finding]:
     steps = number.cell("Neural Process", "our steps")
     yield Finding(
         f"In the paper the neural process ({papers['Neural Process']:.1f}) is above attention "
-        f"({papers['Attention']:.1f}); here it is below: its best step was {steps}.",
+        f"({papers['Attention']:.1f}); here it is below; its best step was {steps}.",
         ours["Neural Process"] < ours["Attention"] and papers["Neural Process"] > papers["Attention"],
     )
 
