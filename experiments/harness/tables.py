@@ -15,6 +15,7 @@ import rich.table
 from experiments.harness.settings import choose
 
 _TINY, _HUGE = 1e-3, 1e6  # below and from these on numbers are written with a power of ten
+_ROUNDING = 1e-6  # an error that is this part of its mean is that of sums in float32: all values are the same
 MISSING, NOT_FINITE = "missing", "not finite"
 BEST = "in bold the best of each column and those within the joint error of it"  # of mark_best, for captions
 # LaTeX for the symbols of captions, heads and names: pdfLaTeX knows Latin letters only, and its text font has no '>'.
@@ -52,8 +53,10 @@ class Cell:
             return self.number
         if self.decimals is not None:
             texts = [f"{number:.{self.decimals}f}" for number in (self.mean, self.error) if number is not None]
-        elif not self.error:
-            texts = [_significant(self.mean), *(["0"] if self.error == 0 else [])]
+        elif self.error is None:
+            texts = [_significant(self.mean)]
+        elif self.error <= _ROUNDING * abs(self.mean):
+            texts = [_significant(self.mean), "0"]
         else:
             return _with_error(self.mean, self.error, plus_minus)
         return f" {plus_minus} ".join(texts)

@@ -2,10 +2,10 @@
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result
+from experiments.harness.results import Result, several
 from experiments.neural_processes.wheel.tables import PUBLISHED, READINGS, REFERENCES, Reading, chosen_results, table7
 from kvq_jax.models import MODELS
 
@@ -15,8 +15,8 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
     regrets = _Regrets(results, reading)
     models, (narrow, wide) = regrets.of_models, regrets.of_rule
     yield Finding(
-        f"The wheel bandit ({reading}), regret in percent of the uniform policy's at delta = {regrets.narrow} and "
-        f"{regrets.wide}: {listed([f'{name} {a:.0f} and {b:.0f}' for name, (a, b) in models.items()])}."
+        f"The wheel bandit ({reading}{regrets.length}), regret in percent of the uniform policy's "
+        f"at delta = {regrets.narrow} and {regrets.wide}: {listed(list(map(regrets.told, models)))}."
     )
     yield Finding(
         f"The policy '{REFERENCES['quadrant']}' learns nothing and has {narrow:.1f} and {wide:.0f} ({reading}). Less "
@@ -30,6 +30,20 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _beside(regrets, _Regrets(results, PUBLISHED))
 
 
+def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
+    """The same of runs of preset `paper` alone, whose numbers the paper's may stand beside."""
+    return wheel([result for result in results if result.preset == "paper"], reading)
+
+
+def _length(chosen: Mapping[str, Result]) -> str:
+    """', 100000 steps, 2000 rounds in 50 orders' of runs of preset `paper`, '' of shorter ones."""
+    first = next(iter(chosen.values()))
+    if first.preset != "paper":
+        return ""
+    rounds, orders = first.config["evaluation"]["rounds"], first.config["evaluation"]["seeds"]
+    return f", {several(result.steps for result in chosen.values())} steps, {rounds} rounds in {orders} orders"
+
+
 class _Regrets:
     """The regrets of one reading at its least and its largest delta, of the rule and of each model, the least first."""
 
@@ -38,9 +52,20 @@ class _Regrets:
         heads = [head for head in number.columns if "paper" not in head and head != "steps"]
         self.narrow, self.wide = heads[0], heads[-1]
         both = lambda name: (number(name, self.narrow), number(name, self.wide))
-        of_models = {MODELS[model].label: both(MODELS[model].label) for model in chosen_results(results, reading)}
+        chosen = chosen_results(results, reading)
+        of_models = {MODELS[model].label: both(MODELS[model].label) for model in chosen}
         self.of_rule = both(REFERENCES["quadrant"])
         self.of_models = dict(sorted(of_models.items(), key=lambda row: sum(row[1])))
+        self.length = _length(chosen)
+        papers = [number.known(of_models, f"{delta}, paper") for delta in (self.narrow, self.wide)]
+        comparing = papers[0] if self.length else ()  # regrets of shorter games do not compare with the paper's
+        self._of_paper = {name: tuple(paper[name] for paper in papers) for name in comparing}
+
+    def told(self, name: str) -> str:
+        """'CNP 4 and 30 (the paper 4 and 38)'."""
+        pair = lambda numbers: " and ".join(f"{number:.0f}" for number in numbers)
+        paper = f" (the paper {pair(self._of_paper[name])})" if name in self._of_paper else ""
+        return f"{name} {pair(self.of_models[name])}{paper}"
 
 
 def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
@@ -55,8 +80,8 @@ def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
             )
     if told:
         yield Finding(
-            f"Of {len(found)} models that see one batch of wheels in every step, {len(told)} end with more than twice "
-            f"their least validation loss: {listed(told)}."
+            f"Trained on one batch of wheels in every step, {len(told)} of {len(found)} models have more than twice "
+            f"their least validation loss at the end: {listed(told)}."
         )
 
 
@@ -81,3 +106,4 @@ def _named(names: Iterable[str]) -> str:
 
 _TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")  # that results/ has; wheel() takes the others, too
 FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
+FINDINGS["cmanp/table7_paper"] = functools.partial(at_full_length, reading=PUBLISHED)

@@ -80,6 +80,7 @@ def test_csv_keeps_all_digits_and_the_facts():
         (Cell(1234.5, 20.0), "1234 ± 20"),
         (Cell(999.7, 1.2), "999.7 ± 1.2"),
         (Cell(0.0, 0.0), "0 ± 0"),
+        (Cell(124.369303, 6e-6), "124 ± 0"),  # one number, summed in several orders
         (Cell(-2.3e-5, 6e-6), "(-2.3 ± 0.6)e-05"),
         (Cell(4.49e-4, 1.2e-5), "(4.49 ± 0.12)e-04"),
         (Cell(5.148e13, 2.577e13), "(5 ± 3)e+13"),

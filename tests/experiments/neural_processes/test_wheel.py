@@ -273,11 +273,19 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
         "has 100.0 and 100" in rule and "it at 0.7: LBANP; less at 0.9, by a percent or more: LBANP; within a" in rule
     )
     assert rule.endswith("of it there: none.")
-    assert by_heart.startswith("Of 2 models") and by_heart.endswith(": CNP 2.0 after 2 steps and 9.0 at the end.")
+    assert "1 of 2 models" in by_heart and by_heart.endswith(": CNP 2.0 after 2 steps and 9.0 at the end.")
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
     *_, beside = wheel(learnt + best, wheel_tables.READINGS["cmanp/table7_best"])
     assert beside.text.endswith("1 of 2 models have less regret at 0.7: CNP.")
     assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
+
+
+def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
+    found = [result("cnp", level=5.0, preset="paper"), result("eqtnp", level=6.0, preset="paper"), result("np")]
+    first = next(FINDINGS["cmanp/table7_paper"](found))
+    assert "the last state, 10 steps, 500 rounds in 10 orders), regret" in first.text
+    assert first.text.endswith("0.7 and 0.9: CNP 5 and 5 (the paper 4 and 8) and EQTNP 6 and 6.")
+    assert "the paper" not in next(FINDINGS["cmanp/table7"](found[2:])).text
 
 
 def test_the_table_of_one_run():
