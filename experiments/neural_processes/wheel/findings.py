@@ -30,9 +30,9 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _beside(regrets, _Regrets(results, PUBLISHED))
 
 
-def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
+def at_full_length(results: Sequence[Result]) -> Iterator[Finding]:
     """The same of runs of preset `paper` alone, whose numbers the paper's may stand beside."""
-    return wheel([result for result in results if result.preset == "paper"], reading)
+    return wheel([result for result in results if result.preset == "paper"])
 
 
 def _length(chosen: Mapping[str, Result]) -> str:
@@ -106,4 +106,4 @@ def _named(names: Iterable[str]) -> str:
 
 _TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")  # that results/ has; wheel() takes the others, too
 FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
-FINDINGS["cmanp/table7_paper"] = functools.partial(at_full_length, reading=PUBLISHED)
+FINDINGS["cmanp/table7_paper"] = at_full_length
