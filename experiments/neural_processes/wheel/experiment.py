@@ -35,7 +35,7 @@ class Evaluation:
     deltas: tuple[Fraction, ...]
     rounds: Count
     seeds: Count
-    batch_size: Count  # seeds that play at once
+    batch_size: Count  # seeds that play at once, at most: see acting.Agent
     last: Count  # rounds at the end, whose mean regret is the simple regret
     exploration: NotNegative  # of UCB: mean + exploration * standard deviation
     stages: Count  # of the buffer of a model without a state of constant size: acting.in_buffer
@@ -69,7 +69,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         """The arms [seeds, deltas, rounds] that the model pulls."""
         agent, keys = acting.agent(model, variables, evaluation.stages), jax.random.split(key, len(wheel.x))
         play_seed = lambda seed: acting.play(agent, *seed, evaluation.exploration)
-        return jax.lax.map(play_seed, (wheel, keys), batch_size=evaluation.batch_size)
+        return jax.lax.map(play_seed, (wheel, keys), batch_size=min(evaluation.batch_size, agent.at_once))
 
     def loss(variables, batch, key):
         return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})

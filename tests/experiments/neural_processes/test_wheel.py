@@ -119,6 +119,17 @@ def test_one_program_plays_all_seeds_and_radii(monkeypatch):
     )  # radii, buffer, dx; each stage is traced at most twice
 
 
+def test_how_many_seeds_play_at_once_changes_nothing(monkeypatch):
+    played = []
+    for at_once in (2, 5):
+        monkeypatch.setattr(acting, "_BUFFERS_AT_ONCE", at_once)
+        monkeypatch.setattr(KnowsTheWheel, "calls", calls := [])
+        made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=20, seeds=5, batch_size=5, last=20)
+        played.append(evaluated(made))
+        assert calls  # with a buffer
+    jax.tree.map(np.testing.assert_array_equal, *played)
+
+
 def wheels(seeds=3, rounds=40) -> Wheel:
     made = stack([stack([published_wheel(200, d, seed, Rewards(0.05, 0.01)) for d in DELTAS]) for seed in range(seeds)])
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[:, :, :rounds]), made)
