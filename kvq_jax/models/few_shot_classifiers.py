@@ -168,6 +168,10 @@ class MAMLClassifier(Block):
         first = context_image[(0,) * (context_image.ndim - 4)]
         initial = self.param("learner", lambda rng: learner.init(rng, first)["params"])
         steps = self.inner_steps if train else self.test_steps
+        # Under vmap over parameters alone (seeds that share episodes) the images get its axis too: of arrays on a mesh
+        # JAX 0.10 cannot batch the gradient of a grouped convolution over the kernel alone.
+        any_parameter = jax.tree.leaves(initial)[0].ravel()[0].astype(context_image.dtype)
+        context_image = jnp.where(True, context_image, any_parameter)
 
         def adapt_and_score(context_image, context_label, target_image):  # one episode
             def loss(params):

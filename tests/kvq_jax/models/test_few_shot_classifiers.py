@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeClassifier
@@ -215,6 +216,20 @@ def test_maml_takes_more_steps_in_a_test():
     variables = jax.jit(model.init)(jax.random.key(0), context, label, target)
     longer = dataclasses.replace(model, inner_steps=2)
     close(model.apply(variables, context, label, target, False), longer.apply(variables, context, label, target, True))
+
+
+@each_model
+@pytest.mark.parametrize("train", [False, True])
+def test_seeds_that_share_episodes_are_scored_at_once(name, train):
+    """As in a run, whose arrays lie on a mesh: JAX has other rules for them."""
+    on_mesh = NamedSharding(Mesh(jax.devices()[:1], "devices"), PartitionSpec())
+    model, (context, label, target, _) = CLASSIFIERS[name].cls(encoder=CONV, **SMALL[name]), episode(2)
+    seeds = jax.vmap(lambda key: model.init(key, context, label, target))(jax.random.split(jax.random.key(0), 3))
+    score = functools.partial(model.apply, train=train)
+    given = jax.device_put((seeds, context, label, target), on_mesh)
+    together = jax.jit(jax.vmap(score, (0, None, None, None)))(*given)
+    for seed, scores in enumerate(together):
+        close(scores, score(jax.tree.map(lambda leaf: leaf[seed], seeds), context, label, target))
 
 
 def test_transductive_scores_depend_on_the_other_targets_and_running_ones_do_not():
