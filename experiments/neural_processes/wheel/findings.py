@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, several
-from experiments.neural_processes.wheel.tables import PUBLISHED, READINGS, REFERENCES, Reading, chosen_results, table7
+from experiments.neural_processes.wheel.tables import (
+    DROPS,
+    PUBLISHED,
+    READINGS,
+    REFERENCES,
+    Reading,
+    chosen_results,
+    plays,
+    table7,
+)
 from kvq_jax.models import MODELS
 
 
@@ -28,20 +37,20 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _by_heart(results)
     else:
         yield from _beside(regrets, _Regrets(results, PUBLISHED))
+    yield from _dropping(results, reading)
 
 
-def at_full_length(results: Sequence[Result]) -> Iterator[Finding]:
+def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
     """The same of runs of preset `paper` alone, whose numbers the paper's may stand beside."""
-    return wheel([result for result in results if result.preset == "paper"])
+    return wheel([result for result in results if result.preset == "paper"], reading)
 
 
 def _length(chosen: Mapping[str, Result]) -> str:
-    """', 100000 steps, 2000 rounds in 50 orders' of runs of preset `paper`, '' of shorter ones."""
+    """', 100000 steps, 50 fresh wheels, 2000 rounds each' of runs of preset `paper`, '' of shorter ones."""
     first = next(iter(chosen.values()))
     if first.preset != "paper":
         return ""
-    rounds, orders = first.config["evaluation"]["rounds"], first.config["evaluation"]["seeds"]
-    return f", {several(result.steps for result in chosen.values())} steps, {rounds} rounds in {orders} orders"
+    return f", {several(result.steps for result in chosen.values())} steps, {plays(first)}"
 
 
 class _Regrets:
@@ -63,9 +72,8 @@ class _Regrets:
 
     def told(self, name: str) -> str:
         """'CNP 4 and 30 (the paper 4 and 38)'."""
-        pair = lambda numbers: " and ".join(f"{number:.0f}" for number in numbers)
-        paper = f" (the paper {pair(self._of_paper[name])})" if name in self._of_paper else ""
-        return f"{name} {pair(self.of_models[name])}{paper}"
+        paper = f" (the paper {_pair(self._of_paper[name])})" if name in self._of_paper else ""
+        return f"{name} {_pair(self.of_models[name])}{paper}"
 
 
 def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
@@ -99,11 +107,36 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
         )
 
 
+def _dropping(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
+    """What training on histories with unknown rewards, as games have, changes where both ways were run."""
+    ways = [[result for result in results if result.axes["drop"] == drop] for drop in DROPS]
+    if not all(chosen_results(way, reading) for way in ways):
+        return
+    published, dropped = (_Regrets(way, reading).of_models for way in ways)
+    told = [
+        f"{name} {_pair(dropped[name])} in place of {_pair(published[name])}" for name in dropped if name in published
+    ]
+    if told:
+        yield Finding(
+            f"Trained by the likelihood of the targets alone, from contexts of which half the rewards are noise, as "
+            f"those of the arms not pulled are in a game ({reading}): {listed(told)}."
+        )
+
+
+def _pair(numbers: Iterable[float]) -> str:
+    """'4 and 30'."""
+    return " and ".join(f"{number:.0f}" for number in numbers)
+
+
 def _named(names: Iterable[str]) -> str:
     """'none', 'A', 'A and B'."""
     return listed(list(names) or ["none"])
 
 
-_TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")  # that results/ has; wheel() takes the others, too
+# Those of which results/ has runs; both functions take the others, too.
+_TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
+_TOLD_AT_FULL_LENGTH = ("cmanp/table7", "cmanp/table7_text")
 FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
-FINDINGS["cmanp/table7_paper"] = at_full_length
+FINDINGS |= {
+    f"{name}_paper": functools.partial(at_full_length, reading=READINGS[name]) for name in _TOLD_AT_FULL_LENGTH
+}

@@ -18,7 +18,7 @@ REFERENCES = {
     "quadrant": "the quadrant's arm",
     "oracle": "the best arm",
 }
-_DROPS = ("published", "all")  # that of the paper's numbers first
+DROPS = ("published", "all")  # that of the paper's numbers first
 
 
 class Reading(NamedTuple):
@@ -41,7 +41,7 @@ def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> d
         [result for result in results if result.name == CONFIGS[0] and _reading(result) == reading],
         CONFIGS[0],
         lambda result: result.axes["model"],
-        variant=lambda result: _DROPS.index(result.axes["drop"]),
+        variant=lambda result: DROPS.index(result.axes["drop"]),
     )
     return {model: by_model[model] for model in MODELS if model in by_model}
 
@@ -61,7 +61,7 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
     caption = (
         "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation "
-        f"over {_told(first)}. The best model of a column, and those whose deviations reach it, in bold. "
+        f"over {plays(first)}. The best model of a column, and those whose deviations reach it, in bold. "
         f"{_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
@@ -80,11 +80,18 @@ def run_table(results: Sequence[Result]) -> Table:
     rows = [(name, [_regret(result, f"{metric}@{delta}") for delta in deltas]) for name, metric in metrics.items()]
     rows.insert(1, (f"{label}, paper", [printed(TABLE7, model, delta) for delta in deltas]))
     caption = (
-        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {_told(result)}; simple: of "
+        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {plays(result)}; simple: of "
         f"the last {result.config['evaluation']['last']} rounds. {_note(results)} {result.steps} steps."
     )
     told = facts(results, f"trained/cumulative@{deltas[0]}")
     return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=told)
+
+
+def plays(result: Result) -> str:
+    """'50 fresh wheels, 2000 rounds each'."""
+    evaluation = result.config["evaluation"]
+    what = "orders of the published wheels" if evaluation["wheels"] == "published" else "fresh wheels"
+    return f"{evaluation['seeds']} {what}, {evaluation['rounds']} rounds each"
 
 
 def _regret(result: Result | None, metric: str) -> Cell:
@@ -97,12 +104,6 @@ def _regret(result: Result | None, metric: str) -> Cell:
 
 def _deltas(result: Result) -> list[float]:
     return result.config["evaluation"]["deltas"]
-
-
-def _told(result: Result) -> str:
-    evaluation = result.config["evaluation"]
-    what = "orders of the published wheels" if evaluation["wheels"] == "published" else "fresh wheels"
-    return f"{evaluation['seeds']} {what}, {evaluation['rounds']} rounds each"
 
 
 def _note(results: Collection[Result]) -> str:

@@ -296,9 +296,23 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
 def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
     found = [result("cnp", level=5.0, preset="paper"), result("eqtnp", level=6.0, preset="paper"), result("np")]
     first = next(FINDINGS["cmanp/table7_paper"](found))
-    assert "the last state, 10 steps, 500 rounds in 10 orders), regret" in first.text
+    assert "the last state, 10 steps, 10 orders of the published wheels, 500 rounds each), regret" in first.text
     assert first.text.endswith("0.7 and 0.9: CNP 5 and 5 (the paper 4 and 8) and EQTNP 6 and 6.")
     assert "the paper" not in next(FINDINGS["cmanp/table7"](found[2:])).text
+    fresh = result("cnp", level=123.0, preset="paper", protocol="text")
+    first, _, beside = FINDINGS["cmanp/table7_text_paper"]([*found, fresh])
+    assert "protocol text" in first.text and ": CNP 123 and 123 (the paper" in first.text
+    assert beside.text.endswith("0 of 1 models have less regret at 0.7: none.")
+
+
+def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():
+    published = [result("cnp", level=123.0, protocol="text"), result("np", protocol="text")]
+    dropped = [result("cnp", level=4.0, protocol="text", drop="all")]
+    told = lambda results: FINDINGS["cmanp/table7_text"]([result("np"), *results])
+    (finding,) = (finding for finding in told(published + dropped) if "half the rewards" in finding.text)
+    assert finding.text.endswith("(protocol text, the last state): CNP 4 and 4 in place of 123 and 123.")
+    for part in (published, dropped, published[1:] + dropped):
+        assert not any("half the rewards" in finding.text for finding in told(part))
 
 
 def test_the_table_of_one_run():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -228,8 +229,8 @@ def test_seeds_that_share_episodes_are_scored_at_once(name, train):
     score = functools.partial(model.apply, train=train)
     given = jax.device_put((seeds, context, label, target), on_mesh)
     together = jax.jit(jax.vmap(score, (0, None, None, None)))(*given)
-    for seed, scores in enumerate(together):
-        close(scores, score(jax.tree.map(lambda leaf: leaf[seed], seeds), context, label, target))
+    for index, scores in enumerate(together):
+        close(scores, score(jax.tree.map(operator.itemgetter(index), seeds), context, label, target))
 
 
 def test_transductive_scores_depend_on_the_other_targets_and_running_ones_do_not():
