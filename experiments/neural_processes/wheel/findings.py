@@ -108,8 +108,10 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
 
 
 def _dropping(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
-    """What training on histories with unknown rewards, as games have, changes where both ways were run."""
-    ways = [[result for result in results if result.axes.get("drop") == drop] for drop in DROPS]
+    """What training on histories with unknown rewards, as games have, changes where one preset has both ways."""
+    preset = next(iter(chosen_results(results, reading).values())).preset
+    games = [result for result in results if result.preset == preset]
+    ways = [[result for result in games if result.axes.get("drop") == drop] for drop in DROPS]
     if not all(chosen_results(way, reading) for way in ways):
         return
     published, dropped = (_Regrets(way, reading).of_models for way in ways)

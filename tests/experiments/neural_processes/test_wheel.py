@@ -311,7 +311,8 @@ def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():
     told = lambda results: FINDINGS["cmanp/table7_text"]([result("np"), *results])
     (finding,) = (finding for finding in told(published + dropped) if "half the rewards" in finding.text)
     assert finding.text.endswith("(protocol text, the last state): CNP 4 and 4 in place of 123 and 123.")
-    for part in (published, dropped, published[1:] + dropped):
+    longer = [result("cnp", level=4.0, preset="paper", protocol="text", drop="all")]
+    for part in (published, dropped, published[1:] + dropped, published + longer):
         assert not any("half the rewards" in finding.text for finding in told(part))
 
 
