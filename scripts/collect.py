@@ -6,8 +6,8 @@ RESULTS/weights/<paper>/<experiment>/<axes>: a folder for kvq_jax.load, with a c
 and the command that computes them again.
 
 With --unfinished it copies the runs that have begun and have no result yet, each with its last checkpoint (and its
-best ones, where it keeps any) to RESULTS/unfinished, from where they can go on, on another machine too: copy the
-folder back to `runs` and give the command of the run again.
+best ones, where it keeps any) and what it has evaluated, to RESULTS/unfinished, from where they can go on, on another
+machine too: copy the folder back to `runs` and give the command of the run again.
 """
 
 import io
@@ -22,7 +22,7 @@ from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
 from experiments.harness.results import Result, load_results, read_examples
-from experiments.harness.run_directory import is_put_aside, locked, write_bytes
+from experiments.harness.run_directory import EVALUATION, is_put_aside, locked, write_bytes
 from scripts.reports import card
 
 _RUNS = flags.DEFINE_string("runs", "runs", "folder of run folders")
@@ -90,6 +90,9 @@ def _hand_over(runs: Path, place: Path) -> None:
             shutil.rmtree(target, ignore_errors=True)  # an earlier checkpoint
             for checkpoint in _needed(folder):
                 shutil.copytree(checkpoint, target / checkpoint.relative_to(folder), copy_function=_copy)
+            for part in folder.glob(f"{EVALUATION}/*.npz"):
+                (target / EVALUATION).mkdir(exist_ok=True)
+                shutil.copy2(part, target / EVALUATION)
             for name in ("config.json", "metrics.jsonl", "origin.json"):
                 if (folder / name).exists():
                     shutil.copy2(folder / name, target / name)

@@ -34,7 +34,7 @@ def check_programs(program: Program, seeds: np.ndarray, data: Mapping[str, PyTre
         _traced("the training", program.chunk, state, data["train"])
         _traced("the validation", program.validate, state, data["validation"])
     _traced("the examples", program.examples, state, data["test"])
-    _traced("the evaluation", program.evaluate, state, data["test"])
+    _traced("the evaluation", program.evaluate, state, data["test"], 0)
 
 
 def check_memory(compiled: jax.stages.Compiled) -> None:

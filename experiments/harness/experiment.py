@@ -34,6 +34,8 @@ class Experiment:
       sizes: what gives the batches their sizes; None: every task has the same shapes.
       host: what JAX cannot compute, outside jit: (name -> NumPy array [S, ...] of `evaluate` under each of S seeds) ->
         name -> the value of each of some tasks, [S or 1, tasks]. None: what `evaluate` returns are the values.
+      parts: equal parts of the leading axis of the test data; `evaluate` sees one at a time, and its arrays are joined.
+        A run that was killed goes on with the first part that it had not finished.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -46,3 +48,4 @@ class Experiment:
     sizes: Sizes | None = None
     model: nn.Module | None = None
     host: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    parts: int = 1

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import time
@@ -19,9 +20,10 @@ from experiments.harness import progress, results, weights
 from experiments.harness.checks import check_programs
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
-from experiments.harness.experiment import Experiment
+from experiments.harness.experiment import Experiment, PyTree
 from experiments.harness.loop import Record, TrainSettings, train
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.parts import Parts, drop_parts, joined
 from experiments.harness.placement import Placement, build_placement, device_name, is_writer, on_host, wait_for_all
 from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import (
@@ -123,6 +125,7 @@ def launch(
         if directory:
             directory.write_examples(examples)
             directory.write_result(result.content)
+            drop_parts(path)
             if show:
                 show(result, path, console)
             console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
@@ -147,8 +150,8 @@ def _training(
     settings = build(TrainSettings, config.train, "config.train")
     evaluation, own = split_evaluation(config.evaluation)
     optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
-    parts = dict(batch_size=settings.batch_size, micro_batches=settings.micro_batches)
-    placement = build_placement(config.train.placement, seeds=settings.seeds, **parts)
+    batch = dict(batch_size=settings.batch_size, micro_batches=settings.micro_batches)
+    placement = build_placement(config.train.placement, seeds=settings.seeds, **batch)
     experiment = module.build(config, own, options.data_dir)
     if settings.size_classes and not experiment.sizes:
         raise ConfigError("config.train.size_classes: the batches of this task have one size, so expected 0")
@@ -157,7 +160,7 @@ def _training(
         experiment,
         optimizer,
         placement,
-        **parts,
+        **batch,
         chunk_steps=settings.log_every,
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
@@ -175,8 +178,9 @@ def _training(
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        with progress.phase(console, "evaluating"):
-            metrics, examples = _evaluate(program, phases, data["test"], experiment.host or dict)
+        kept = Parts(path, writes=directory is not None and experiment.parts > 1)
+        wait_for_all("parts read")  # before one of them is written
+        metrics, examples = _evaluate(program, experiment, phases, data["test"], kept, console)
         return {
             "metrics": metrics,
             "facts": experiment.facts,
@@ -186,7 +190,7 @@ def _training(
             "validation_losses": record.validation_losses,
             "parameter_count": sum(leaf.size for leaf in jax.tree.leaves(state.params)) // settings.seeds,
             "steps_per_second": record.steps_per_second,
-            "wall_time_s": record.wall_time_s + time.monotonic() - started,
+            "wall_time_s": record.wall_time_s + kept.wall_time_s + time.monotonic() - started,
         }, examples
 
     return work
@@ -260,12 +264,23 @@ def experiment_module(config: ConfigDict) -> ModuleType:
         raise ConfigError(f"config.experiment: no module {name}") from error
 
 
-def _evaluate(program: Program, phases: dict[str, TrainState], data, host: Callable[[dict], dict]) -> tuple[dict, dict]:
+def _evaluate(
+    program: Program, experiment: Experiment, phases: dict[str, TrainState], data: PyTree, kept: Parts, console: Console
+) -> tuple[dict, dict]:
     """Metrics and examples of each phase, named '<phase>/<name>'; examples that phases share are kept once."""
     metrics, examples = {}, {}
-    for phase, state in phases.items():
-        values = host(jax.device_get(program.evaluate(state, data)))
-        metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
-        for name, array in jax.device_get(program.examples(state, data)).items():
-            examples[f"{phase}/{name}" if name.startswith("prediction") else name] = array
+    with progress.phase(console, "evaluating", len(phases) * experiment.parts - len(kept.found)) as part_done:
+
+        def evaluated(state, number):
+            values = jax.device_get(program.evaluate(state, data, number))
+            part_done()
+            return values
+
+        for phase, state in phases.items():
+            compute = functools.partial(evaluated, state)
+            values = joined([kept.part(f"{phase}-{number}", compute, number) for number in range(experiment.parts)])
+            values = experiment.host(values) if experiment.host else values
+            metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
+            for name, array in jax.device_get(program.examples(state, data)).items():
+                examples[f"{phase}/{name}" if name.startswith("prediction") else name] = array
     return metrics, examples

@@ -14,6 +14,7 @@ from experiments.harness.checkpoints import Checkpoints, Record
 from experiments.harness.checks import check_memory
 from experiments.harness.errors import Diverged
 from experiments.harness.experiment import PyTree
+from experiments.harness.parts import drop_parts
 from experiments.harness.placement import Placement, wait_for_all
 from experiments.harness.progress import Reporter
 from experiments.harness.run_directory import RunDirectory
@@ -85,6 +86,8 @@ def train(
     clock = _Clock(record.wall_time_s)
     with Reporter(steps=settings.steps, done=step, **reporter_options) as reporter:
         if step < settings.steps:
+            if directory:
+                drop_parts(directory.path)  # of another state
             chunk = program.chunk.lower(state, data["train"]).compile()
             check_memory(chunk)
             wait_for_all("compiled")

@@ -1,8 +1,9 @@
 """What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere, TensorBoard where asked for."""
 
 import contextlib
+import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +81,29 @@ class Reporter:
 
 
 @contextlib.contextmanager
-def phase(console: Console, what: str) -> Iterator[None]:
-    """Shows that `what` goes on, such as 'evaluating': with the time that has passed on a terminal, else one line."""
-    if not console.is_terminal:
-        console.print(what, highlight=False)
-        yield
-        return
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as shown:
-        shown.add_task(what, total=None)
-        yield
+def phase(console: Console, what: str, parts: int = 1) -> Iterator[Callable[[], None]]:
+    """Shows that `what` goes on, such as 'evaluating': with the time that has passed on a terminal, else one line.
+
+    Of several parts it shows how many are done, too, and the time left. It yields what is called when one is done.
+    """
+    begun, done = time.monotonic(), 0
+    with contextlib.ExitStack() as stack:
+        if console.is_terminal:
+            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+            bar = stack.enter_context(Progress(*columns, console=console, transient=True))
+            tell = functools.partial(bar.update, bar.add_task(what, total=None))
+        else:
+            tell = lambda description: console.print(description, highlight=False)
+            tell(what)
+
+        def one_done():
+            nonlocal done
+            done += 1
+            if done < parts:
+                left = duration((time.monotonic() - begun) / done * (parts - done))
+                tell(description=f"{what} {done}/{parts}  {left} left")
+
+        yield one_done
 
 
 def duration(seconds: float) -> str:

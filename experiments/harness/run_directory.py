@@ -1,4 +1,4 @@
-"""The folder of one run: config.json, origin.json, metrics.jsonl, checkpoints/, examples.npz, result.json.
+"""The folder of one run: config.json, origin.json, metrics.jsonl, checkpoints/, evaluation/, examples.npz, result.json.
 
 A folder belongs to one config. Files are written under a temporary name and then moved, so a run that is killed leaves
 either the old file or the new one.
@@ -26,7 +26,9 @@ from kvq_jax.files import UNFINISHED, moved_into
 AFRESH = "--restart begins afresh and keeps the old folder"
 _METRICS, _ERROR, _ORIGIN = "metrics.jsonl", "error.txt", "origin.json"
 _OLD = ".old-"
-_LOCK, _OF_A_RUN = {"lock"}, {"config.json", "result.json", "checkpoints", _METRICS, "examples.npz", _ERROR, _ORIGIN}
+EVALUATION = "evaluation"  # the finished parts of one that goes on
+_LOCK = {"lock"}
+_OF_A_RUN = {"config.json", "result.json", "checkpoints", _METRICS, EVALUATION, "examples.npz", _ERROR, _ORIGIN}
 
 _NAME_LENGTH = 100  # letters of overrides in the name of a run folder
 _UNFIT = re.compile(r"[^\w.=+-]+", re.ASCII)  # letters that a folder name does without

@@ -43,14 +43,14 @@ class Program:
       init: seeds [S] -> state.
       chunk: (state, train data) -> (state, metrics of each step: name -> [steps, S]). The state given is donated.
       validate: (state, validation data) -> the loss on fixed validation tasks, [S].
-      evaluate: (state, test data) -> name -> [S, tasks].
+      evaluate: (state, test data, number of the part) -> name -> [S, tasks of this part].
       examples: (state, test data) -> name -> arrays of the first seed.
     """
 
     init: Callable[[jax.Array], TrainState]
     chunk: Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]
     validate: Callable[[TrainState, PyTree], jax.Array]
-    evaluate: Callable[[TrainState, PyTree], dict[str, jax.Array]]
+    evaluate: Callable[[TrainState, PyTree, int], dict[str, jax.Array]]
     examples: Callable[[TrainState, PyTree], dict[str, jax.Array]]
 
 
@@ -194,13 +194,17 @@ def make_program(
 
         return jax.lax.map(one, jnp.arange(validation_batches)).mean()
 
-    def of_variables(function: Callable[..., Any]):
-        return lambda state, data: placement.over_seeds(function)(state.variables, data)
+    def validate(state, data):
+        return placement.over_seeds(validation_loss)(state.variables, data)
 
     evaluation_key = key_of(evaluation_seed, "evaluate")  # a constant of the program: size classes read it
 
-    def evaluate(variables, data):
-        return experiment.evaluate(variables, data, evaluation_key)
+    def metrics_of(variables, given):
+        data, number = given
+        return experiment.evaluate(variables, _part(data, number, experiment.parts), evaluation_key)
+
+    def evaluate(state, data, number):
+        return placement.over_seeds(metrics_of)(state.variables, (data, number))
 
     def examples(state, data):
         first = jax.tree.map(lambda leaf: leaf[0], state.variables)
@@ -218,10 +222,24 @@ def make_program(
             in_shardings=(placement.state, placement.everywhere),
             out_shardings=(placement.state, placement.everywhere),
         ),
-        validate=compiled(of_variables(validation_loss), **reads),
-        evaluate=compiled(of_variables(evaluate), **reads),
+        validate=compiled(validate, **reads),
+        evaluate=compiled(
+            evaluate,
+            in_shardings=(placement.state, placement.everywhere, placement.everywhere),
+            out_shardings=placement.everywhere,
+        ),
         examples=compiled(examples, **reads),
     )
+
+
+def _part(data: PyTree, number: jax.Array, parts: int) -> PyTree:
+    """One of equal parts of the leading axis of every leaf."""
+
+    def of_leaf(leaf):
+        size = len(leaf) // parts
+        return jax.lax.dynamic_slice_in_dim(leaf, number * size, size)
+
+    return data if parts == 1 else jax.tree.map(of_leaf, data)
 
 
 def _compiler_options() -> dict[str, int]:

@@ -243,13 +243,17 @@ def test_a_run_goes_on_from_what_collect_kept_of_it_to_the_bit(runs, tmp_path):
 
 
 @pytest.mark.parametrize("best", [set(), {"best/5", "best/10"}])
-def test_collect_hands_over_the_checkpoints_that_the_run_needs(tmp_path, best):
+def test_collect_hands_over_what_the_run_needs(tmp_path, best):
     checkpoints = tmp_path / "runs" / "cell" / "checkpoints"
+    evaluated = checkpoints.with_name("evaluation") / "trained-0.npz"
+    evaluated.parent.mkdir(parents=True)
+    evaluated.write_bytes(b"a part")
     for name in {"latest/5", "latest/20"} | best:
         (checkpoints / name).mkdir(parents=True)
     told = run("collect", "--unfinished", "--runs", tmp_path / "runs", "--results", tmp_path)
     copies = Path(told.strip()) / "checkpoints"
     assert {path.relative_to(copies).as_posix() for path in copies.glob("*/*")} == {"latest/20"} | best
+    assert (copies.with_name("evaluation") / evaluated.name).read_bytes() == b"a part"
 
 
 def test_collect_leaves_images_of_data_sets_out(tmp_path):

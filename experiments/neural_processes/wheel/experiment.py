@@ -5,6 +5,7 @@ of other radii (acting.py). Its regret is in percent of the cost of pulling arms
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -54,6 +55,8 @@ class Rounds(NamedTuple):
 
     wheel: Wheel  # [seeds, deltas, rounds]
     uniform: jax.Array  # [seeds, deltas, rounds]: arms drawn uniformly
+    number: jax.Array  # [seeds]: of the seed
+    unit: dict[str, jax.Array]  # of `costs`, [seeds, deltas]: Uniform's mean over all seeds
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
@@ -62,42 +65,58 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     model = settings.build_named(family("neural_process"), config.model, "config.model")
     evaluation = settings.build(Evaluation, evaluation, "config.evaluation")
     rewards = Rewards(task.small_std, task.large_std)
-    data = task.data() | {"test": _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)}
+    played = _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)
+    data = task.data() | {"test": rounds_of(*played, evaluation)}
     method, sign = settings.choose(LOSSES, config.loss, "config.loss")
+    init = initialiser(model, task, data["train"])
+    agent_of = functools.partial(acting.agent, model, stages=evaluation.stages)
+    at_once = min(evaluation.batch_size, agent_of(jax.eval_shape(init, jax.random.key(0))).at_once)
 
-    def play(variables, wheel, key):
+    def play(variables, wheel, keys):
         """The arms [seeds, deltas, rounds] that the model pulls."""
-        agent, keys = acting.agent(model, variables, evaluation.stages), jax.random.split(key, len(wheel.x))
-        play_seed = lambda seed: acting.play(agent, *seed, evaluation.exploration)
-        return jax.lax.map(play_seed, (wheel, keys), batch_size=min(evaluation.batch_size, agent.at_once))
+        play_seed = lambda seed: acting.play(agent_of(variables), *seed, evaluation.exploration)
+        return jax.lax.map(play_seed, (wheel, keys), batch_size=at_once)
 
     def loss(variables, batch, key):
         return jnp.mean(sign * model.apply(variables, batch.context, batch.target, key=key, method=method)), ({}, {})
 
     def evaluate(variables, test, key):
-        return measures(test, play(variables, test.wheel, key), evaluation)
+        keys = jax.random.split(key, evaluation.seeds)[test.number]
+        return measures(test, play(variables, test.wheel, keys), evaluation)
 
     def examples(variables, test, key):
         shown = jax.tree.map(lambda leaf: leaf[: evaluation.example_seeds], test.wheel)
-        return shown._asdict() | {"prediction": play(variables, shown, key)}
+        return shown._asdict() | {"prediction": play(variables, shown, jax.random.split(key, len(shown.x)))}
 
-    init = initialiser(model, task, data["train"])
-    return Experiment(init, task.sample, loss, evaluate, examples, data, model=model)
+    seeds = evaluation.seeds
+    parts = next(parts for parts in range(1, seeds + 1) if seeds % parts == 0 and seeds <= parts * at_once)
+    return Experiment(init, task.sample, loss, evaluate, examples, data, model=model, parts=parts)
+
+
+def rounds_of(wheel: Wheel, uniform: np.ndarray, evaluation: Evaluation) -> Rounds:
+    """The Rounds of wheels and of the arms that Uniform pulls."""
+    costs_of_uniform = costs(wheel, uniform, evaluation)
+    unit = {name: np.broadcast_to(np.mean(cost, 0), cost.shape) for name, cost in costs_of_uniform.items()}
+    return Rounds(wheel, uniform, np.arange(len(uniform)), unit)
+
+
+def costs(wheel: Wheel, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:
+    """Of the arms pulled, [..., rounds], the regret of all rounds and its mean over the last ones, [...]."""
+    regret = acting.regret(wheel, arms)
+    return {"cumulative": regret.sum(-1), "simple": regret[..., -evaluation.last :].mean(-1)}
 
 
 def measures(rounds: Rounds, arms: jax.Array, evaluation: Evaluation) -> dict[str, jax.Array]:
     """'cumulative@<delta>' and 'simple@<delta>' [seeds] of the arms played, and '<policy>/...' of the POLICIES.
 
-    cumulative: the regret of all rounds; simple: the mean regret of the last ones; both in percent of Uniform's mean
-    over seeds.
+    They are the `costs` in percent of Uniform's mean over all seeds.
     """
     values = {}
     for policy, pulled in {"": arms, **{f"{name}/": arms_of(rounds) for name, arms_of in POLICIES.items()}}.items():
-        regret = acting.regret(rounds.wheel, pulled)
-        values[f"{policy}cumulative"] = regret.sum(-1)
-        values[f"{policy}simple"] = regret[..., -evaluation.last :].mean(-1)
-    percent = {name: 100 * value / values[f"uniform/{name.split('/')[-1]}"].mean(0) for name, value in values.items()}
-    return {f"{name}@{delta}": of[:, i] for name, of in percent.items() for i, delta in enumerate(evaluation.deltas)}
+        for name, cost in costs(rounds.wheel, pulled, evaluation).items():
+            percent = 100 * cost / rounds.unit[name]
+            values |= {f"{policy}{name}@{delta}": percent[:, i] for i, delta in enumerate(evaluation.deltas)}
+    return values
 
 
 # Policies that learn nothing: rounds -> arms.
@@ -109,7 +128,7 @@ POLICIES = {
 }
 
 
-def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
+def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> tuple[Wheel, np.ndarray]:
     """As published: each delta has one wheel, a seed is an order of it; Uniform pulls the same arms in all orders."""
 
     def of_order(order):
@@ -118,10 +137,10 @@ def _published_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Ro
     whole = stack([of_order(order) for order in range(evaluation.seeds)])
     wheel = jax.tree.map(lambda leaf: leaf[:, :, : evaluation.rounds], whole)
     uniform = np.random.RandomState(0).randint(ARMS, size=evaluation.rounds)
-    return Rounds(wheel, np.broadcast_to(uniform, wheel.best.shape))
+    return wheel, np.broadcast_to(uniform, wheel.best.shape)
 
 
-def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds:
+def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> tuple[Wheel, np.ndarray]:
     """Each seed and delta has its own rounds and its own arms of Uniform."""
 
     def of_seed(starts):
@@ -130,7 +149,7 @@ def _fresh_rounds(evaluation: Evaluation, rewards: Rewards, seed: int) -> Rounds
 
     starts = (np.arange(evaluation.seeds * len(evaluation.deltas)) + 10_000 * seed) % 2**32  # what RandomState takes
     wheel = stack([of_seed(row) for row in starts.reshape(evaluation.seeds, -1)])
-    return Rounds(wheel, np.random.RandomState(seed).randint(ARMS, size=wheel.best.shape))
+    return wheel, np.random.RandomState(seed).randint(ARMS, size=wheel.best.shape)
 
 
 _ROUNDS = {"published": _published_rounds, "fresh": _fresh_rounds}

@@ -3,9 +3,12 @@
 It ends with the same numbers, or with one line; it never goes on from numbers that nobody computed.
 """
 
+import contextlib
+import dataclasses
 import io
 import json
 import shutil
+import signal
 import sys
 import types
 from pathlib import Path
@@ -18,7 +21,7 @@ from rich.console import Console
 
 from configs import common
 from experiments.harness.checkpoints import Checkpoints, Record
-from experiments.harness.errors import Diverged, UserError
+from experiments.harness.errors import Diverged, Stopped, UserError
 from experiments.harness.launch import Options, launch
 from experiments.harness.loop import _check_finite
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
@@ -159,6 +162,67 @@ def test_damage_that_a_run_goes_on_over(config, copy, kept):
     assert "already finished" in told and {path.name for path in copy.iterdir()} == {
         path.name for path in kept.iterdir()
     }
+
+
+@pytest.fixture
+def in_parts(monkeypatch, config, line):
+    """(folder, part to be killed in) -> the result of a run whose test data are evaluated in three parts, how many."""
+    test = np.arange(6, dtype=np.float32)
+    evaluate = lambda variables, data, key: {"error": (variables["params"]["w"] - data) ** 2}
+    split = dataclasses.replace(line, evaluate=evaluate, parts=3, data=line.data | {"test": test})
+    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: split)
+
+    def started(folder, killed_in=None):
+        computed = []
+
+        @contextlib.contextmanager
+        def phase(console, what, parts):
+            def part_done():
+                computed.append(len(computed) + 1)
+                if len(computed) == killed_in:
+                    raise Stopped(signal.SIGTERM)
+
+            yield part_done
+            assert len(computed) == parts
+
+        monkeypatch.setattr("experiments.harness.progress.phase", phase)
+        if killed_in:
+            with pytest.raises(Stopped):
+                run(config, folder)
+            return None
+        return run(config, folder)[0].content, len(computed)
+
+    return started
+
+
+def test_an_evaluation_goes_on_with_the_part_it_was_killed_in(in_parts, tmp_path):
+    whole, computed = in_parts(tmp_path / "whole")
+    assert computed == 3 and whole["metrics"]["trained/error"]["n"] == 6
+    assert not (tmp_path / "whole" / "evaluation").exists()
+    folder = tmp_path / "killed"
+    in_parts(folder, killed_in=3)
+    parts = sorted((folder / "evaluation").iterdir())
+    assert [part.name for part in parts] == ["trained-0.npz", "trained-1.npz"]
+    again, computed = in_parts(shutil.copytree(folder, tmp_path / "again"))
+    assert computed == 1 and again["metrics"] == whole["metrics"]
+    for how in DAMAGES:
+        copied = shutil.copytree(folder, tmp_path / how)
+        damage(copied / "evaluation" / "trained-1.npz", how)
+        again, computed = in_parts(copied)
+        assert computed == 2 and again["metrics"] == whole["metrics"]
+
+
+def test_parts_of_another_state_are_not_used_and_their_time_counts(in_parts, tmp_path):
+    folder = tmp_path / "killed"
+    in_parts(folder, killed_in=3)
+    with np.load(folder / "evaluation" / "trained-0.npz") as file:
+        arrays = dict(file)
+    np.savez(folder / "evaluation" / "trained-0.npz", **arrays | {"wall_time_s": 1000.0, "metrics/error": [[0.0, 0.0]]})
+    again, _ = in_parts(shutil.copytree(folder, tmp_path / "as it was found"))
+    assert again["wall_time_s"] > 1000
+    shutil.rmtree(folder / "checkpoints")  # so that it is trained anew
+    trained, computed = in_parts(folder)
+    assert computed == 3 and trained["wall_time_s"] < 1000 and trained["metrics"] != again["metrics"]
 
 
 def test_restart_takes_what_is_damaged_out_of_the_way(config, copy, kept):

@@ -55,6 +55,21 @@ def test_a_phase(terminal):
     assert "evaluating" in console.file.getvalue() and ("0:00:00" in console.file.getvalue()) == terminal
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_phase_of_parts(terminal, monkeypatch):
+    clock = iter((0.0, 60.0, 100.0))
+    monkeypatch.setattr("experiments.harness.progress.time.monotonic", lambda: next(clock))
+    console = Console(file=io.StringIO(), width=60, force_terminal=terminal)
+    with phase(console, "evaluating", 3) as part_done:
+        for _ in range(3):
+            part_done()
+    lines = ["evaluating", "evaluating 1/3  2 min 0 s left", "evaluating 2/3  50 s left"]
+    if terminal:
+        assert lines[-1] in console.file.getvalue()
+    else:
+        assert console.file.getvalue().splitlines() == lines
+
+
 def test_durations():
     texts = {0.2: "0 s", 59.6: "1 min 0 s", 125: "2 min 5 s", 3599.4: "59 min 59 s", 12_030: "3 h 20 min"}
     assert {seconds: duration(seconds) for seconds in texts} == texts

@@ -65,7 +65,7 @@ def curve(count, placement, chunks=2):
     for _ in range(chunks):
         state, metrics = program.chunk(state, None)
         rows.append(metrics)
-    values = program.evaluate(state, None)
+    values = program.evaluate(state, None, 0)
     metrics = jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
     return metrics, state.params["w"], program.validate(state, None), values
 
@@ -199,7 +199,7 @@ def test_an_evaluation_is_traced_before_a_run_begins_and_not_again():
 
     program = checked(evaluate)
     assert len(traced) == 1
-    program.evaluate(program.init(SEEDS), None)
+    program.evaluate(program.init(SEEDS), None, 0)
     assert len(traced) == 1
     with pytest.raises(ConfigError, match="the evaluation: ZeroDivisionError"):
         checked(lambda *given: 1 // 0)

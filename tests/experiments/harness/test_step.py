@@ -117,7 +117,7 @@ def test_evaluation_sees_the_same_tasks_whatever_the_seed(line):
     state = made.init(SEEDS)
     same = state.replace(params=jax.tree.map(lambda w: jnp.broadcast_to(w[0], w.shape), state.params))
     assert len(np.unique(made.validate(same, line.data["validation"]))) == 1
-    assert made.evaluate(state, line.data["test"])["error"].shape == (8, 3)
+    assert made.evaluate(state, line.data["test"], 0)["error"].shape == (8, 3)
 
 
 def test_indivisible_sizes_are_refused_with_the_numbers():

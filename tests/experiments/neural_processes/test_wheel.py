@@ -1,5 +1,7 @@
 """Playing the wheel: the rule of UCB, regrets of players that can be told in advance, and both memories of an agent."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,6 +130,16 @@ def test_how_many_seeds_play_at_once_changes_nothing(monkeypatch):
         played.append(evaluated(made))
         assert calls  # with a buffer
     jax.tree.map(np.testing.assert_array_equal, *played)
+
+
+def test_seeds_play_in_equal_parts_as_they_play_together(monkeypatch):
+    made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=20, seeds=8, batch_size=8, last=20)
+    assert made.parts == 2  # two of four: five seeds may play at once from buffers
+    test = jax.tree.map(np.asarray, made.data["test"])
+    halves = jax.tree.map(lambda leaf: leaf[:4], test), jax.tree.map(lambda leaf: leaf[4:], test)
+    whole, *parts = (evaluated(dataclasses.replace(made, data={"test": part})) for part in (test, *halves))
+    jax.tree.map(lambda value, *own: np.testing.assert_array_equal(value, np.concatenate(own)), whole, *parts)
+    assert experiment(monkeypatch, rounds=20, seeds=8, batch_size=8, last=20).parts == 1  # states: all at once
 
 
 def wheels(seeds=3, rounds=40) -> Wheel:
