@@ -13,6 +13,11 @@ from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.masks import Mask, Scalar, per_batch
 from kvq_jax.ops.similarity import absolute_distance, mix, product, scores
 
+# Scores by which a CPU computes matrices of them in turn: of one matrix, and of all. Many large ones together leave its
+# caches: eight heads of eight sets of 512, on one core, take six times as long as one after the other, and their
+# gradient three times.
+_LARGE, _TOO_MANY = 2**16, 2**21
+
 
 def softmax_attention(
     query: Array, key: Array, value: Array, *, mask: Mask = None, scale: Scalar = 1.0, implementation: str | None = None
@@ -32,10 +37,10 @@ def softmax_attention(
             bfloat16 and float16. Either raises what it raises for what it does not support.
     """
 
-    def weigh(query, key, mask):
+    def weigh(query, key, mask, scale):
         return _exponentials(scores(query, key) * per_batch(scale), mask)
 
-    ours = functools.partial(_attend, weigh=weigh)
+    ours = functools.partial(_attend, weigh=weigh, option=scale)
     library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
     if implementation is not None:
         return library(query, key, value, mask)
@@ -61,7 +66,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Mask = Non
         key, value, _ = masks.absent(key, value, pairs)
         state = product("...nd,...nk->...dk", key, value)
         return product("...md,...dk->...mk", query.astype(compute), state).astype(out)
-    return _attend(query, key, value, mask, lambda query, key, mask: (_keep(scores(query, key), mask), None))
+    return _attend(query, key, value, mask, lambda query, key, mask, _: (_keep(scores(query, key), mask), None))
 
 
 def laplace_attention(
@@ -73,10 +78,10 @@ def laplace_attention(
     """
     masks.check_positive("length_scale", length_scale)
 
-    def weigh(query, key, mask):
+    def weigh(query, key, mask, length_scale):
         return _exponentials(-absolute_distance(query, key) / per_batch(length_scale), mask)
 
-    return _attend(query, key, value, mask, weigh)
+    return _attend(query, key, value, mask, weigh, length_scale)
 
 
 def uniform_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:
@@ -103,7 +108,7 @@ def erf_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) 
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
 
-    def weigh(query, key, mask):
+    def weigh(query, key, mask, _):
         return _keep(jax.lax.erf(scores(query, key)), mask), None
 
     return _attend(query, key, value, mask, weigh)
@@ -114,20 +119,45 @@ def _attend(
     key: Array,
     value: Array,
     mask: Mask,
-    weigh: Callable[[Array, Array, Array | None], tuple[Array, Array | None]],
+    weigh: Callable[[Array, Array, Array | None, Scalar], tuple[Array, Array | None]],
+    option: Scalar = 1.0,
 ) -> Array:
-    """weights V / total, of weigh(query, key, mask [..., 1 or M, N] or None) -> weights [..., M, N], total [..., M, 1].
+    """weights V / total, of weigh(query, key, mask, option) -> weights [..., M, N], total [..., M, 1].
 
-    A total of None divides nothing. A division after the product costs k numbers for each query, not N.
+    The mask is [..., 1 or M, N] or None. A total of None divides nothing. A division after the product costs k numbers
+    for each query, not N.
     """
     query, key, value, pairs, spoilt, shape = _prepared(query, key, value, mask)
     if key.shape[-2] == 0:
         return jnp.zeros(shape, value.dtype)
-    weights, total = weigh(query, key, pairs)
-    mixed = mix(weights, value)
-    if total is not None:
-        mixed = mixed / total
-    return masks.owe(mixed, spoilt).astype(value.dtype)
+
+    def mixed(query, key, value, pairs, option):
+        weights, total = weigh(query, key, pairs, option)
+        return mix(weights, value) if total is None else mix(weights, value) / total
+
+    of_one = shape[-2] * key.shape[-2]
+    in_turn = jax.default_backend() == "cpu" and of_one >= _LARGE and math.prod(shape[:-2]) * of_one >= _TOO_MANY
+    outputs = (_in_turn(mixed) if in_turn else mixed)(query, key, value, pairs, option)
+    return masks.owe(outputs, spoilt).astype(value.dtype)
+
+
+def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A `mixed` of `_attend` that holds one matrix of scores at a time; the gradient computes each again."""
+
+    def each(query, key, value, pairs, option):
+        matrices = (query, key, value) if pairs is None else (query, key, value, pairs)
+        learnt = () if isinstance(option, numbers.Real) else (option,)
+        batch = jnp.broadcast_shapes(*(x.shape[:-2] for x in matrices), *map(jnp.shape, learnt))
+
+        def flat(x, own):
+            return jnp.broadcast_to(x, (*batch, *own)).reshape(math.prod(batch), *own)
+
+        rows = [flat(x, x.shape[-2:]) for x in matrices] + [None] * (pairs is None) + [flat(x, ()) for x in learnt]
+        of_one = lambda rows: function(*rows) if learnt else function(*rows, option)
+        outputs = jax.lax.map(jax.checkpoint(of_one, prevent_cse=False), tuple(rows))
+        return outputs.reshape(*batch, *outputs.shape[-2:])
+
+    return each
 
 
 def _prepared(query: Array, key: Array, value: Array, mask: Mask) -> tuple:

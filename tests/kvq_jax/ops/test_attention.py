@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from kvq_jax.ops import laplace_attention, linear_attention, softmax_attention, uniform_attention
+from kvq_jax.ops import (
+    attention,
+    erf_attention,
+    laplace_attention,
+    linear_attention,
+    softmax_attention,
+    uniform_attention,
+)
 
 
 def draw(*shapes, seed=0, dtype=jnp.float32):
@@ -157,3 +164,49 @@ def test_uniform_is_the_mean_whatever_the_keys_hold():
     mask = jnp.array([[True, True, False, False, False], [False] * 5, [True] * 5])
     expected = [v[:2].mean(0), 0 * v[0], v.mean(0)]
     np.testing.assert_allclose(uniform_attention(q, k, v, mask=mask), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(
+    "op, option",
+    [
+        (softmax_attention, {}),
+        (softmax_attention, {"scale": (2, 1)}),
+        (laplace_attention, {"length_scale": (3,)}),
+        (linear_attention, {}),
+        (erf_attention, {}),
+    ],
+)
+def test_matrices_in_turn_give_what_all_of_them_give(monkeypatch, op, option, mask):
+    """Values, gradients, and those of a batch by vmap, as many large matrices are computed on a CPU."""
+    arrays, shape = draw(*SHAPES), MASKS[mask]
+    mask = None if shape is None else jnp.asarray(np.random.default_rng(1).random(shape) < 0.6).at[0, 0].set(False)
+    option = {name: jnp.abs(draw(own)[0]) + 0.5 for name, own in option.items()}
+
+    def results():
+        def loss(arrays, option, mask=mask):
+            out = op(*arrays, mask=mask, **option)
+            return (out * jnp.cos(jnp.arange(out.size).reshape(out.shape))).sum(), out
+
+        both = jax.grad(loss, argnums=(0, 1), has_aux=True)
+        batch = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), (arrays, option))
+        made = jax.make_jaxpr(both)(arrays, option)
+        return str(made), jax.jit(both)(arrays, option), jax.jit(jax.vmap(both))(*batch)
+
+    together, *expected = results()
+    monkeypatch.setattr(attention, "_LARGE", 1)
+    monkeypatch.setattr(attention, "_TOO_MANY", 1)
+    in_turn, *found = results()
+    assert "scan" not in together
+    assert "scan" in in_turn or (op is linear_attention and shape != MASKS["pairs"])  # that needs no scores
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * max(np.abs(b).max(), 1))
+
+
+def test_large_matrices_are_held_one_at_a_time():
+    arrays = draw((8, 512, 4), (8, 512, 4), (8, 512, 4))
+    gradient = jax.jit(
+        jax.grad(lambda query, key, value: softmax_attention(query, key, value).sum(), argnums=(0, 1, 2))
+    )
+    needed = gradient.lower(*arrays).compile().memory_analysis().temp_size_in_bytes
+    assert needed < 4 * 4 * 512**2 < 8 * 4 * 512**2  # bytes of all scores
