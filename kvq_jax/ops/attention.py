@@ -1,9 +1,11 @@
 """Attention: operators that weigh values by a similarity of query and key."""
 
+import contextlib
+import contextvars
 import functools
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,17 @@ from kvq_jax.ops.similarity import absolute_distance, mix, product, scores
 # caches: eight heads of eight sets of 512, on one core, take six times as long as one after the other, and their
 # gradient three times.
 _LARGE, _TOO_MANY = 2**16, 2**21
+_TOGETHER = contextvars.ContextVar("together", default=False)
+
+
+@contextlib.contextmanager
+def scores_together() -> Iterator[None]:
+    """Within it a traced operator has no loop over matrices of scores: compilers count the work of a loop once."""
+    token = _TOGETHER.set(True)
+    try:
+        yield
+    finally:
+        _TOGETHER.reset(token)
 
 
 def softmax_attention(
@@ -136,8 +149,10 @@ def _attend(
         return mix(weights, value) if total is None else mix(weights, value) / total
 
     of_one = shape[-2] * key.shape[-2]
-    in_turn = jax.default_backend() == "cpu" and of_one >= _LARGE and math.prod(shape[:-2]) * of_one >= _TOO_MANY
-    outputs = (_in_turn(mixed) if in_turn else mixed)(query, key, value, pairs, option)
+    in_turn = of_one >= _LARGE and math.prod(shape[:-2]) * of_one >= _TOO_MANY and not _TOGETHER.get()
+    if in_turn and jax.default_backend() == "cpu":
+        mixed = _in_turn(mixed)
+    outputs = mixed(query, key, value, pairs, option)
     return masks.owe(outputs, spoilt).astype(value.dtype)
 
 

@@ -20,9 +20,7 @@ import numpy as np
 from flax import linen as nn
 
 from configs.set_transformer import clustering
-from experiments.harness import settings, timing
-from experiments.harness.experiment import PyTree
-from experiments.harness.programs import free_memory
+from experiments.harness import programs, settings, timing
 from experiments.set_transformer.clustering import host
 from experiments.tasks.mixtures import Mixtures
 from kvq_jax.models import SET_NETWORKS
@@ -83,14 +81,13 @@ def block_lines(n: int, width: int, budget_s: float) -> list[str]:
 
 def step_of(block: nn.Module, n: int, width: int) -> Step:
     """A step of a block on one set of n elements, compiled."""
-    lowered, variables = lowered_step(block, n, width)
-    compiled = lowered.compile()
-    fits = compiled.memory_analysis().temp_size_in_bytes < free_memory()
-    return Step(lambda: compiled(variables), lowered.cost_analysis()["flops"], fits)
+    program = step_program(block, n, width)
+    fits = programs.memory(program) < programs.free_memory()
+    return Step(functools.partial(program.compiled, *program.arguments), programs.operations(program), fits)
 
 
-def lowered_step(block: nn.Module, n: int, width: int) -> tuple[jax.stages.Lowered, PyTree]:
-    """A step of a block on one set of n elements [n, width] before it is compiled, and the parameters it takes."""
+def step_program(block: nn.Module, n: int, width: int) -> programs.Program:
+    """parameters -> those after a step of a block on one set of n elements [n, width]."""
     x = jax.random.normal(jax.random.key(0), (n, width))
     variables = jax.jit(block.init)(jax.random.key(1), x[:2])
 
@@ -98,7 +95,7 @@ def lowered_step(block: nn.Module, n: int, width: int) -> tuple[jax.stages.Lower
         gradient = jax.grad(lambda variables: jnp.square(block.apply(variables, x)).mean())(variables)
         return jax.tree.map(lambda old, slope: old - _RATE * slope, variables, gradient)
 
-    return jax.jit(step).lower(variables), variables
+    return programs.Program(step, (variables,))
 
 
 def _clustering_line(size: str, preset: str, budget_s: float) -> str:

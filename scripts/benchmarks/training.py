@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from experiments.harness import programs
 from experiments.harness.experiment import Experiment
 from experiments.harness.launch import experiment_module, split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
@@ -52,8 +53,8 @@ def flops(experiment: Experiment, config: ConfigDict, slots: tuple[int, int]) ->
     filled = dataclasses.replace(experiment, sample=sample, sizes=None)
     optimizer = build_optimizer(OptimizerSettings(**config.optimizer), config.train.steps)
     state = jax.eval_shape(make_init(filled, optimizer), jnp.uint32(0))
-    step = jax.jit(make_step(filled, optimizer, config.train.batch_size))
-    return step.lower(state, experiment.data["train"]).cost_analysis()["flops"]
+    step = make_step(filled, optimizer, config.train.batch_size)
+    return programs.operations(programs.Program(step, (state, experiment.data["train"])))
 
 
 def trainer(

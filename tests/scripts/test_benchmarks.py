@@ -10,6 +10,7 @@ import pytest
 from configs.intention import anomaly, few_shot_classification, pixels, sine
 from experiments.harness.errors import UserError
 from experiments.harness.placement import shares_of_cores
+from experiments.harness.programs import operations
 from scripts.benchmarks import (
     accuracy,
     evaluation,
@@ -133,13 +134,13 @@ def test_events(capsys, monkeypatch):
 
 def test_operations_of_a_block_grow_with_its_set_or_with_the_square():
     for name, block in sets._BLOCKS.items():
-        small, large = (sets.lowered_step(block(8), n, 8)[0].cost_analysis()["flops"] for n in (400, 800))
+        small, large = (operations(sets.step_program(block(8), n, 8)) for n in (400, 800))
         assert large / small == pytest.approx(4 if name == "SAB" else 2, rel=0.1)
 
 
 def test_what_does_not_fit_in_memory_is_said(monkeypatch):
     monkeypatch.setattr(sets, "_BLOCKS", {})
-    monkeypatch.setattr(sets, "free_memory", lambda: 0)
+    monkeypatch.setattr(sets.programs, "free_memory", lambda: 0)
     assert "does not fit in memory" in sets.block_lines(10, 8, 0)[0]
 
 

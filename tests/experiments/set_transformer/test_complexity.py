@@ -57,8 +57,8 @@ def test_the_gradient_is_that_of_the_benchmark():
     program = experiment.gradient(block, 10, 8)
     x = jax.random.normal(jax.random.key(0), (10, 8))
     variables = jax.jit(block.init)(jax.random.key(1), x[:2])
-    lowered, own = sets.lowered_step(block, 10, 8)
-    after = lowered.compile()(own)
+    step = sets.step_program(block, 10, 8)
+    after = step.compiled(*step.arguments)
     stepped = jax.tree.map(lambda old, slope: old - sets._RATE * slope, variables, program.run(variables, x))
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6), stepped, after)
 
