@@ -14,6 +14,9 @@ system for every column at every step of its search, `qda` one for every class, 
 distance of every pair. They are timed alone with one column, and in a batch of heads with k = d; `qda` has five
 classes.
 
+Last come the attention of jax.nn and its gradient over ours, for heads of several sets. On a CPU ours computes large
+matrices of scores in turn.
+
 `plain` is the choice that the paper writes down: primal if d < N, else dual, by one library Cholesky factorisation and
 solve. On CPUs the library is OpenBLAS, whose threads stall where other processes share the cores: set
 OPENBLAS_NUM_THREADS=1 for a steady `plain`.
@@ -37,6 +40,7 @@ _POINTS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _WIDTHS = (16, 32, 64, 128, 256, 512)
 _TURNS, _BUDGET_S = 9, 0.5
 _FEW_POINTS, _FEW_WIDTHS, _HEADS, _CLASSES = (16, 64, 256), (16, 64), 8, 5
+_SETS, _SET_POINTS = 8, (64, 256, 512, 1024)
 
 
 class Cell(NamedTuple):
@@ -57,6 +61,7 @@ def plain_intention(query: Array, key: Array, value: Array, alpha: float = 1e-3)
 
 
 _INTENTIONS = {"intention": intention, "plain": plain_intention}
+_LIBRARY = functools.partial(softmax_attention, implementation="xla")
 _OTHERS = {"constrained_intention": constrained_intention, "kernel_intention": kernel_intention}
 
 
@@ -74,14 +79,20 @@ def labelled(n: int, d: int, heads: tuple[int, ...] = ()) -> tuple[Array, Array,
     return query, key, jnp.broadcast_to(jnp.eye(_CLASSES)[jnp.arange(n) % _CLASSES], value.shape)
 
 
+def gradient(operator: Callable[..., Array]) -> Callable[..., tuple[Array, ...]]:
+    """(query, key, value) -> the gradient of the sum of the operator's output by all three."""
+    return jax.grad(lambda *arrays: operator(*arrays).sum(), argnums=(0, 1, 2))
+
+
 def measure(
     operators: Mapping[str, Callable[..., Array]],
     arrays: tuple[Array, Array, Array],
     turns: int = _TURNS,
     budget_s: float = _BUDGET_S,
+    base: Callable[..., Array] = softmax_attention,
 ) -> Cell:
-    """One cell of a grid, in about `budget_s` seconds plus compilation."""
-    attention, *others = (functools.partial(jax.jit(f), *arrays) for f in (softmax_attention, *operators.values()))
+    """One cell of a grid, of times over that of `base`, in about `budget_s` seconds plus compilation."""
+    attention, *others = (functools.partial(jax.jit(f), *arrays) for f in (base, *operators.values()))
     times = timing.interleaved([f for other in others for f in (attention, other)], turns, budget_s)
     ratio = {name: timing.ratio(times, 2 * i + 1, 2 * i) for i, name in enumerate(operators)}
     return Cell(*arrays[1].shape[-2:], 1e3 * timing.seconds(times, 0), ratio)
@@ -107,19 +118,21 @@ def main(
     widths: Sequence[int] = _WIDTHS,
     few_points: Sequence[int] = _FEW_POINTS,
     few_widths: Sequence[int] = _FEW_WIDTHS,
+    set_points: Sequence[int] = _SET_POINTS,
     turns: int = _TURNS,
     budget_s: float = _BUDGET_S,
 ) -> list[Cell]:
     """Measures the grids, prints their tables with their median and named worst case, and returns the cells.
 
-    Each of `points` is an N, each of `widths` a d; `few_points` and `few_widths` are those of the other operators. A
-    cell takes `turns` paired repeats in about `budget_s` seconds. The cells of Intention with one value column come
-    first, then those with d, and then those of the other operators, alone and in heads.
+    Each of `points` is an N, each of `widths` a d; `few_points` and `few_widths` are those of the other operators,
+    `set_points` those of the attention of several sets. A cell takes `turns` paired repeats in about `budget_s`
+    seconds. The cells of Intention with one value column come first, then those with d, then those of the other
+    operators, alone and in heads, and then those of the library's attention, forward and gradient.
     """
     every, device = [], jax.devices()[0].device_kind
 
-    def grid(operators, title, points, widths, arrays):
-        cells = [measure(operators, arrays(n, d), turns, budget_s) for n, d in itertools.product(points, widths)]
+    def grid(operators, title, points, widths, arrays, base=softmax_attention):
+        cells = [measure(operators, arrays(n, d), turns, budget_s, base) for n, d in itertools.product(points, widths)]
         print(f"time of {title}, float32, {device}")
         for name in operators:
             print(f"\n{name}: {summary(cells, name)}\n{table(cells, name)}\n")
@@ -133,4 +146,8 @@ def main(
     grid(_OTHERS, f"other operators, {_HEADS} heads, {over} d", *few, lambda n, d: inputs(n, d, d, heads))
     grid({"qda": qda}, f"QDA {over} {_CLASSES}", *few, labelled)
     grid({"qda": qda}, f"QDA, {_HEADS} heads, {over} {_CLASSES}", *few, lambda n, d: labelled(n, d, heads))
+    sets = set_points, few_widths, lambda n, d: inputs(n, d, d, (_SETS, _HEADS))
+    title = f"jax.nn's attention, {_HEADS} heads of {_SETS} sets, {over} d"
+    grid({"forward": _LIBRARY}, title, *sets)
+    grid({"gradient": gradient(_LIBRARY)}, title, *sets, gradient(softmax_attention))
     return every

@@ -49,15 +49,16 @@ def test_problems_have_their_condition_number(kernel, condition):
 
 
 def test_the_grids_of_operators(capsys):
-    cells = ops.main(points=(4, 8), widths=(4, 8), few_points=(4, 6), few_widths=(3,), turns=1, budget_s=0)
-    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] + 4 * [(4, 3), (6, 3)]
+    few = dict(few_points=(4, 6), few_widths=(3,), set_points=(5,))
+    cells = ops.main(points=(4, 8), widths=(4, 8), **few, turns=1, budget_s=0)
+    assert [(c.n, c.d) for c in cells] == 2 * [(4, 4), (4, 8), (8, 4), (8, 8)] + 4 * [(4, 3), (6, 3)] + 2 * [(5, 3)]
     assert [list(c.ratio) for c in cells[7:11:3]] == [
         ["intention", "plain"],
         ["constrained_intention", "kernel_intention"],
     ]
     assert all(ratio > 0 for c in cells for ratio in c.ratio.values())
     printed = capsys.readouterr().out
-    assert printed.count("median") == printed.count("N \\ d") == 10 and printed.count("8 heads") == 2
+    assert printed.count("median") == printed.count("N \\ d") == 12 and printed.count("8 heads") == 4
 
 
 def test_labels_for_qda():
