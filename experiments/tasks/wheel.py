@@ -161,6 +161,27 @@ class FreshWheels(_Wheels):
         delta = jax.random.uniform(delta_key, (), minval=self.delta[0], maxval=self.delta[1])
         return self._task(task_key, sample_wheel(wheel_key, self.context + self.targets, delta, self._rewards()))
 
+    def loss_without_context(self, std_floor: float = 0.0, points: int = 10_000) -> float:
+        """The least expected -log p of a target's rewards by normal distributions that see its location alone.
+
+        They have the mean and variance of each reward at radius r, where the arm of the quadrant pays well if delta is
+        not above r, and no standard deviation below `std_floor`. Midpoints of `points` rings are summed.
+        """
+        r, (low, high) = (np.arange(points) + 0.5) / points, self.delta
+        pays = np.clip((r - low) / (high - low), 0, 1) if high > low else (r >= low).astype(float)
+        small, large = self.small_std**2, self.large_std**2
+        spread = pays * (1 - pays) * (LARGE_MEAN - MEANS[1]) ** 2  # MEANS of arms 1 to 4 are equal
+        loss = (ARMS - 1) * _normal_loss(small, std_floor) + _normal_loss(
+            pays * large + (1 - pays) * small + spread, std_floor
+        )
+        return float(np.mean(2 * r * loss))
+
+
+def _normal_loss(variance, std_floor: float):
+    """The expected -log p of a variable by a normal distribution of its mean and variance, or of the floor's."""
+    own = np.maximum(variance, std_floor**2)
+    return 0.5 * (np.log(2 * np.pi * own) + variance / own)
+
 
 WHEELS = {"fixed_wheels": FixedWheels, "fresh_wheels": FreshWheels}
 

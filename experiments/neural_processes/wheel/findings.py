@@ -1,9 +1,11 @@
 """What the results of the wheel bandit say (CMANP paper, Table 7)."""
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from experiments.harness import settings
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, several
 from experiments.neural_processes.wheel.tables import (
@@ -16,6 +18,7 @@ from experiments.neural_processes.wheel.tables import (
     plays,
     table7,
 )
+from experiments.tasks.wheel import WHEELS
 from kvq_jax.models import MODELS
 
 
@@ -37,6 +40,7 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _by_heart(results)
     else:
         yield from _beside(regrets, _Regrets(results, PUBLISHED))
+        yield from _without_context(results, reading)
     yield from _dropping(results, reading)
 
 
@@ -107,12 +111,35 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
         )
 
 
-def _dropping(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
-    """What training on histories with unknown rewards, as games have, changes where one preset has both ways."""
+def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
+    """Whether models that learn from fresh wheels by the likelihood of targets have learnt to read their contexts."""
+    told, readers = [], []
+    for model, result in itertools.chain(*(way.items() for way in _ways(results, reading))):
+        task, losses = result.config["task"], result.content["validation_losses"]
+        if task["name"] == "fresh_wheels" and task["drop"] and losses:
+            wheels = settings.build_named(WHEELS, task, "config.task")
+            blind, last = wheels.loss_without_context(result.config["model"].get("std_floor", 0.0)), losses[-1][1]
+            told.append(f"{MODELS[model].label} {last:.2f} ({blind:.2f})")
+            readers += [MODELS[model].label] * (last < blind)
+    if told:
+        yield Finding(
+            f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end, and in "
+            f"brackets the least that can be had without a look at the context: {listed(told)}. Less than it: "
+            f"{_named(readers)}."
+        )
+
+
+def _ways(results: Sequence[Result], reading: Reading) -> list[dict[str, Result]]:
+    """Model -> result of each of DROPS, all of the preset that the table shows."""
     preset = next(iter(chosen_results(results, reading).values())).preset
     games = [result for result in results if result.preset == preset]
-    ways = [[result for result in games if result.axes.get("drop") == drop] for drop in DROPS]
-    if not all(chosen_results(way, reading) for way in ways):
+    return [chosen_results([game for game in games if game.axes.get("drop") == drop], reading) for drop in DROPS]
+
+
+def _dropping(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
+    """What training on histories with unknown rewards, as games have, changes where one preset has both ways."""
+    ways = [list(way.values()) for way in _ways(results, reading)]
+    if not all(ways):
         return
     published, dropped = (_Regrets(way, reading).of_models for way in ways)
     told = [

@@ -246,7 +246,12 @@ def result(model, protocol="code", preset="quick", drop="published", level=2.0, 
             "config": {
                 "evaluation": dict(deltas=list(DELTAS), rounds=500, seeds=10, wheels="published", last=100),
                 "train": {"select": select},
-                "task": {"drop": 0.5 if model in ("lbanp", "cmanp") else 0.0},
+                "task": {
+                    "code": dict(name="fixed_wheels", deltas=RADII),
+                    "text": dict(name="fresh_wheels", delta=(0.0, 1.0)),
+                }[protocol]
+                | dict(context=3, targets=2, small_std=0.01, large_std=0.01)
+                | dict(drop=0.5 if model in ("lbanp", "cmanp") or drop == "all" else 0.0),
                 "model": {"drop_y": 0.5} if model == "tnp_d" else {},
             },
         },
@@ -326,6 +331,16 @@ def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():
     longer = [result("cnp", level=4.0, preset="paper", protocol="text", drop="all")]
     for part in (published, dropped, published[1:] + dropped, published + longer):
         assert not any("half the rewards" in finding.text for finding in told(part))
+
+
+def test_the_finding_of_losses_without_context():
+    """Of those that learn from dropped rewards on fresh wheels; the floor of CNP's head is in its own bound."""
+    cnp = result("cnp", level=4.0, protocol="text", drop="all", losses=[[1, 3.0], [2, -1.6]])
+    cnp.config["model"]["std_floor"] = 0.1
+    found = [cnp, result("cnp", protocol="text", losses=[[2, -9.0]]), result("lbanp", losses=[[2, -9.0]])]
+    found.append(result("lbanp", protocol="text", losses=[[2, -7.93]]))
+    (finding,) = (f for f in FINDINGS["cmanp/table7_text"](found) if "without a look" in f.text)
+    assert finding.text.endswith("LBANP -7.93 (-8.43) and CNP -1.60 (-1.20). Less than it: CNP.")
 
 
 def test_the_table_of_one_run():

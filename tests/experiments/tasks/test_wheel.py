@@ -1,5 +1,7 @@
 """The wheels: those of the published code to every digit that Table 7 prints of them, and the law of the fresh ones."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,3 +119,28 @@ def test_fresh_wheels_differ_in_radius():
     share = np.mean(np.asarray(tasks.context.y) > 10, (1, 2)) * ARMS  # 1 - delta^2, of mean 2/3
     np.testing.assert_allclose(share.mean(), 2 / 3, atol=0.12)
     assert share.min() < 0.3 and share.max() > 0.95
+
+
+def test_the_loss_without_context_is_that_of_normal_distributions_by_radius():
+    """By hand for radii uniform in (0, 1), and by a sample of rewards in rings for others and a floor."""
+    task = dict(context=1, targets=1, drop=0.0, small_std=0.01, large_std=0.01)
+    whole = FreshWheels(delta=(0.0, 1.0), **task).loss_without_context()
+    # The entropies of four arms, and of the fifth with 49^2 r (1 - r): the mean of 2 r log(r (1 - r)) is -2.
+    expected = 2 * math.log(2 * math.pi * math.e * 1e-4) + 0.5 * (math.log(2 * math.pi * math.e * 49**2) - 2)
+    assert whole == pytest.approx(expected, abs=2e-3)
+    floored = FreshWheels(delta=(0.3, 0.6), **task | dict(small_std=0.2)).loss_without_context(0.5)
+    key, n = jax.random.key(0), 200_000
+    delta = jax.random.uniform(jax.random.fold_in(key, 1), (n,), minval=0.3, maxval=0.6)
+    wheels = jax.vmap(lambda key, delta: sample_wheel(key, 1, delta, Rewards(0.2, 0.01)))(
+        jax.random.split(key, n), delta
+    )
+    x, reward = np.asarray(wheels.x[:, 0]), np.asarray(wheels.reward[:, 0], np.float64)
+    arms = (np.asarray(quadrant_arm(wheels.x[:, 0]))[:, None] + np.arange(4)) % 4 + 1  # the quadrant's arm is the last
+    reward = np.concatenate([reward[:, :1], np.take_along_axis(reward, arms, 1)], 1)
+    ring = (100 * np.linalg.norm(x, axis=-1)).astype(int)
+    losses = np.zeros(n)
+    for each in np.unique(ring):
+        own = reward[ring == each]
+        std = np.maximum(own.std(0), 0.5)
+        losses[ring == each] = -jax.scipy.stats.norm.logpdf(own, own.mean(0), std).sum(-1)
+    assert floored == pytest.approx(losses.mean(), abs=0.03)
