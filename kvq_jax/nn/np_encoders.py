@@ -18,7 +18,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
@@ -76,8 +75,11 @@ class PoolingEncoder(Block):
         mask [K, ..., N] is that of the places which the points fill.
         """
         rows = _among_resampled(self, self.pre(x, y), indices, mask)
-        places = jax.nn.one_hot(indices, rows.shape[-2], dtype=rows.dtype)
-        counts = places.sum(-2) if mask is None else jnp.where(mask[..., None], places, 0).sum(-2)
+        fills = jnp.ones(indices.shape, rows.dtype) if mask is None else mask.astype(rows.dtype)
+        add_up = lambda own, fills: jnp.zeros(rows.shape[-2], rows.dtype).at[own].add(fills)
+        counts = jnp.vectorize(add_up, signature="(n),(n)->(m)")(
+            indices, fills
+        )  # memory of O(N): a sum of one-hots is N x N
         rows = jnp.where((counts > 0).any(0)[..., None], rows, 0)  # 0 times NaN is NaN
         mean = mix((counts / jnp.maximum(counts.sum(-1, keepdims=True), 1))[..., None, :], rows)
         return self.post(mean)
