@@ -78,8 +78,9 @@ def table3(results: Sequence[Result]) -> Table | None:
         f"joint error of it. Trained on {trained}. The paper's ± is over its 5 seeds, each of 200 epochs of the whole "
         "CelebA or EMNIST (balanced); -: the paper has no number, at 64x64 and 128x128 for want of memory. GiB: not "
         "trained; what the gradient of a published batch takes, by the compiler for a CPU, where one large matrix of "
-        "scores is held at a time. Upper block: each target alone; lower block: all targets jointly, over their number, "
-        "which is another metric. Gaussian of each pixel: mean and deviation of the training images, no deviation below "
+        "scores is held at a time. Upper block: each target alone; lower block: all targets jointly, over their "
+        "number, which is another metric. Gaussian of each pixel: mean and deviation of the training images, no "
+        "deviation below "
         f"{several(r.config['evaluation']['least_std'] for r in cells.values())}. Gaussian process: Matern 1/2 on the "
         "observed pixels, fitted to training images."
     )
