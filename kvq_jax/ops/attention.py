@@ -51,9 +51,9 @@ def softmax_attention(
     """
 
     def weigh(query, key, mask, scale):
-        return _exponentials(scores(query, key) * per_batch(scale), mask)
+        return _exponentials(scores(query, key) * scale, mask)
 
-    ours = functools.partial(_attend, weigh=weigh, option=scale)
+    ours = functools.partial(_attend, weigh=weigh, option=per_batch(scale))
     library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
     if implementation is not None:
         return library(query, key, value, mask)
@@ -92,9 +92,9 @@ def laplace_attention(
     masks.check_positive("length_scale", length_scale)
 
     def weigh(query, key, mask, length_scale):
-        return _exponentials(-absolute_distance(query, key) / per_batch(length_scale), mask)
+        return _exponentials(-absolute_distance(query, key) / length_scale, mask)
 
-    return _attend(query, key, value, mask, weigh, length_scale)
+    return _attend(query, key, value, mask, weigh, per_batch(length_scale))
 
 
 def uniform_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:
@@ -137,8 +137,8 @@ def _attend(
 ) -> Array:
     """weights V / total, of weigh(query, key, mask, option) -> weights [..., M, N], total [..., M, 1].
 
-    The mask is [..., 1 or M, N] or None. A total of None divides nothing. A division after the product costs k numbers
-    for each query, not N.
+    The mask is [..., 1 or M, N] or None, the option a number or [..., 1, 1]. A total of None divides nothing. To divide
+    after the product costs k numbers for each query, not N.
     """
     query, key, value, pairs, spoilt, shape = _prepared(query, key, value, mask)
     if key.shape[-2] == 0:
@@ -157,22 +157,29 @@ def _attend(
 
 
 def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A `mixed` of `_attend` that holds one matrix of scores at a time; the gradient computes each again."""
+    """`function` of matrices [..., a, b], one after the other; the gradient computes each again.
 
-    def each(query, key, value, pairs, option):
-        matrices = (query, key, value) if pairs is None else (query, key, value, pairs)
-        learnt = () if isinstance(option, numbers.Real) else (option,)
-        batch = jnp.broadcast_shapes(*(x.shape[:-2] for x in matrices), *map(jnp.shape, learnt))
+    Arguments that are None or numbers are the same for all.
+    """
 
-        def flat(x, own):
-            return jnp.broadcast_to(x, (*batch, *own)).reshape(math.prod(batch), *own)
+    def each(*given):
+        shared = [x is None or isinstance(x, numbers.Real) for x in given]
+        matrices = [x for x, same in zip(given, shared) if not same]
+        batch = jnp.broadcast_shapes(*(x.shape[:-2] for x in matrices))
 
-        rows = [flat(x, x.shape[-2:]) for x in matrices] + [None] * (pairs is None) + [flat(x, ()) for x in learnt]
-        of_one = lambda rows: function(*rows) if learnt else function(*rows, option)
-        outputs = jax.lax.map(jax.checkpoint(of_one, prevent_cse=False), tuple(rows))
+        def of_one(own):
+            own = iter(own)
+            return function(*(x if same else next(own) for x, same in zip(given, shared)))
+
+        outputs = jax.lax.map(jax.checkpoint(of_one, prevent_cse=False), [_flat(x, batch) for x in matrices])
         return outputs.reshape(*batch, *outputs.shape[-2:])
 
     return each
+
+
+def _flat(x: Array, batch: tuple[int, ...]) -> Array:
+    """x [..., a, b], broadcast to the leading dimensions `batch`, with one in their place."""
+    return jnp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(math.prod(batch), *x.shape[-2:])
 
 
 def _prepared(query: Array, key: Array, value: Array, mask: Mask) -> tuple:
@@ -196,11 +203,8 @@ def _library_softmax(
         query, scale = (wide * per_batch(scale)).astype(query.dtype), 1.0
     batch = jnp.broadcast_shapes(shape[:-2], query.shape[:-2])
 
-    def flat(x, axis):
-        rows = jnp.broadcast_to(x, (*batch, *x.shape[-2:]))
-        return jnp.expand_dims(rows.reshape(math.prod(batch), *x.shape[-2:]), axis)
-
-    rows, keep = (flat(x, 2) for x in (query, key, value)), None if pairs is None else flat(pairs, 1)
+    rows = (_flat(x, batch)[:, :, None] for x in (query, key, value))
+    keep = None if pairs is None else _flat(pairs, batch)[:, None]
     mixed = jax.nn.dot_product_attention(*rows, mask=keep, scale=scale, implementation=implementation)
     mixed = mixed.reshape(*batch, *shape[-2:])
     if pairs is not None:
