@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib
 import json
 import time
@@ -271,14 +270,13 @@ def _evaluate(
     metrics, examples = {}, {}
     with progress.phase(console, "evaluating", len(phases) * experiment.parts - len(kept.found)) as part_done:
 
-        def evaluated(state, number):
-            values = jax.device_get(program.evaluate(state, data, number))
+        def evaluated(phase, number):
+            values = jax.device_get(program.evaluate(phases[phase], data, number))
             part_done()
             return values
 
         for phase, state in phases.items():
-            compute = functools.partial(evaluated, state)
-            values = joined([kept.part(f"{phase}-{number}", compute, number) for number in range(experiment.parts)])
+            values = joined([kept.part(phase, number, evaluated) for number in range(experiment.parts)])
             values = experiment.host(values) if experiment.host else values
             metrics |= {f"{phase}/{name}": summary for name, summary in summarise(values).items()}
             for name, array in jax.device_get(program.examples(state, data)).items():

@@ -44,12 +44,12 @@ class Parts:
         """The seconds that the parts took which were found."""
         return sum(part.wall_time_s for part in self.found.values())
 
-    def part(self, name: str, compute: Callable[[int], Values], number: int) -> Values:
-        """The part that was found under this name, else compute(number)."""
-        if name in self.found:
+    def part(self, phase: str, number: int, compute: Callable[[str, int], Values]) -> Values:
+        """The part of this number of a phase: the one that was found, else compute(phase, number)."""
+        if (name := f"{phase}-{number}") in self.found:
             return self.found[name].values
         started = time.monotonic()
-        values = compute(number)
+        values = compute(phase, number)
         if self._writes:
             self._folder.mkdir(exist_ok=True)
             with moved_into(self._folder / f"{name}.npz") as file:
