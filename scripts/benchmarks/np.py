@@ -205,7 +205,7 @@ def _memory(model, variables, length: int, as_state: bool = False):
     It returns what queries need, or the state that can be updated.
     Here and below the variables are arguments of the program: the compiler would merge layers of equal constants.
     """
-    chunk, in_chunks = min(length, _CHUNK), has_state(model, variables)
+    chunk, in_chunks = min(length, _CHUNK), has_state(model)
 
     def remember(variables, first):
         if in_chunks:
@@ -231,7 +231,7 @@ def _conditioning_line(name: str, preset: str, length: int, budget_s: float) -> 
 
 def _update_line(name: str, preset: str, budget_s: float) -> str:
     model, variables = _built(name, preset)
-    if not has_state(model, variables):
+    if not has_state(model):
         return f"{name:16} has no state of constant size to update"
     update = jax.jit(functools.partial(model.apply, method="update"))
     states = [_memory(model, variables, seen, as_state=True)() for seen in _SEEN]

@@ -44,7 +44,7 @@ def conditioning(model: Model, n: int) -> Program | None:
     """context [n] -> memory; None for a model that reads its context anew for each query."""
     if type(model.module).remember is NeuralProcess.remember:
         return None
-    if has_state(model.module, model.variables):
+    if has_state(model.module):
         return Program(functools.partial(_condition, model), (model.variables, model.points(n)))
 
     def remember(variables, context):
@@ -57,7 +57,7 @@ def querying(model: Model, n: int, m: int) -> Program:
     """(state or memory of n points, or the points; targets [m]) -> moments at the targets; by blocks: one sample."""
     key, remember = jax.random.key(0), conditioning(model, n)
     method = "query" if remember else "__call__"
-    finishes = has_state(model.module, model.variables)
+    finishes = has_state(model.module)
 
     def query(variables, memory, x):
         if finishes:
@@ -79,7 +79,7 @@ def updating(model: Model, n: int, u: int) -> Program | None:
     remember = conditioning(model, n)
     if remember is None:
         return None
-    if not has_state(model.module, model.variables):
+    if not has_state(model.module):
         return conditioning(model, n + u)
     state = jax.eval_shape(remember.run, *remember.arguments)
     update = lambda variables, state, context: _condition(model, variables, context, state)

@@ -35,7 +35,6 @@ class Agent(NamedTuple):
     add: Callable[[Any, Array, Array, Array], Any]  # (memory, x [..., 2], r [..., 5], rounds) -> memory
     predict: Callable[[Any, Array, Array, Array], Distribution]  # (memory, x [..., 2], rounds, key) -> of r, one target
     stages: int  # how often it grows
-    at_once: float = math.inf  # seeds that it may play at once: more would be slower
 
 
 def in_state(model: NeuralProcess, variables: Any) -> Agent:
@@ -73,12 +72,17 @@ def in_buffer(model: NeuralProcess, variables: Any, stages: int) -> Agent:
         played = jnp.broadcast_to(jnp.arange(buffer.x.shape[-2]) < rounds, buffer.x.shape[:-1])
         return model.apply(variables, buffer._replace(mask=played), x[..., None, :], key=key)
 
-    return Agent(init, grow, add, predict, stages, _BUFFERS_AT_ONCE)
+    return Agent(init, grow, add, predict, stages)
 
 
 def agent(model: NeuralProcess, variables: Any, stages: int) -> Agent:
     """The player of a model: with its state where it has one, else with a buffer of `stages` stages."""
-    return in_state(model, variables) if has_state(model, variables) else in_buffer(model, variables, stages)
+    return in_state(model, variables) if has_state(model) else in_buffer(model, variables, stages)
+
+
+def at_once(model: NeuralProcess) -> float:
+    """Seeds that may play at once: more would be slower."""
+    return math.inf if has_state(model) else _BUFFERS_AT_ONCE
 
 
 def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:

@@ -5,7 +5,6 @@ of other radii (acting.py). Its regret is in percent of the cost of pulling arms
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax
@@ -36,7 +35,7 @@ class Evaluation:
     deltas: tuple[Fraction, ...]
     rounds: Count
     seeds: Count
-    batch_size: Count  # seeds that play at once, at most: see acting.Agent
+    batch_size: Count  # seeds that play at once, at most: see acting.at_once
     last: Count  # rounds at the end, whose mean regret is the simple regret
     exploration: NotNegative  # of UCB: mean + exploration * standard deviation
     stages: Count  # of the buffer of a model without a state of constant size: acting.in_buffer
@@ -68,13 +67,12 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     played = _ROUNDS[evaluation.wheels](evaluation, rewards, config.evaluation.seed)
     data = task.data() | {"test": rounds_of(*played, evaluation)}
     method, sign = settings.choose(LOSSES, config.loss, "config.loss")
-    init = initialiser(model, task, data["train"])
-    agent_of = functools.partial(acting.agent, model, stages=evaluation.stages)
-    at_once = min(evaluation.batch_size, agent_of(jax.eval_shape(init, jax.random.key(0))).at_once)
+    at_once = min(evaluation.batch_size, acting.at_once(model))
 
     def play(variables, wheel, keys):
         """The arms [seeds, deltas, rounds] that the model pulls."""
-        play_seed = lambda seed: acting.play(agent_of(variables), *seed, evaluation.exploration)
+        agent = acting.agent(model, variables, evaluation.stages)
+        play_seed = lambda seed: acting.play(agent, *seed, evaluation.exploration)
         return jax.lax.map(play_seed, (wheel, keys), batch_size=at_once)
 
     def loss(variables, batch, key):
@@ -88,7 +86,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         shown = jax.tree.map(lambda leaf: leaf[: evaluation.example_seeds], test.wheel)
         return shown._asdict() | {"prediction": play(variables, shown, jax.random.split(key, len(shown.x)))}
 
-    seeds = evaluation.seeds
+    init, seeds = initialiser(model, task, data["train"]), evaluation.seeds
     parts = next(parts for parts in range(1, seeds + 1) if seeds % parts == 0 and seeds <= parts * at_once)
     return Experiment(init, task.sample, loss, evaluate, examples, data, model=model, parts=parts)
 

@@ -31,10 +31,10 @@ def as_stream(model: NeuralProcess, variables: Any) -> Stream:
     )
 
 
-def has_state(model: NeuralProcess, variables: Any) -> bool:
+def has_state(model: NeuralProcess) -> bool:
     """Whether the model has a state of constant size."""
     try:
-        jax.eval_shape(lambda variables: model.apply(variables, (), method="init_state"), variables)
+        jax.eval_shape(lambda key: model.init(key, (), method="init_state"), jax.random.key(0))
     except ValueError:  # the interface's way of saying no
         return False
     return True
@@ -143,7 +143,7 @@ def sample(
       ValueError: if block_size is not positive, use_state=True and the model has no state, or shapes do not fit.
     """
     if use_state is None:
-        use_state = state is not None or has_state(model, variables)
+        use_state = state is not None or has_state(model)
     if state is not None and not use_state:
         raise ValueError("a state is given, so use_state=False has no context to condition on")
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
