@@ -124,8 +124,8 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
     if told:
         yield Finding(
             f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end, and in "
-            f"brackets the least that can be had without a look at the context: {listed(told)}. Less than it: "
-            f"{_named(readers)}."
+            "brackets the least that normal distributions can have without a look at the context: "
+            f"{listed(told)}. Less than it: {_named(readers)}."
         )
 
 
