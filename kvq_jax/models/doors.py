@@ -16,7 +16,17 @@ from kvq_jax.models.points import Points
 from kvq_jax.nn.block import Block
 
 # The methods that a user calls, and their arguments: points (inputs with outputs), inputs alone, or events.
-_DOORS = ("__call__", "loss", "loss_of_points", "log_likelihood", "remember", "update", "update_many", "query")
+_DOORS = (
+    "__call__",
+    "loss",
+    "loss_of_points",
+    "log_likelihood",
+    "remember",
+    "update",
+    "extend",
+    "update_many",
+    "query",
+)
 _POINTS, _INPUTS, _EVENTS = ("context", "target", "points"), "target_x", "events"
 
 

@@ -103,13 +103,18 @@ class Mixer(Block):
         """The op as a stream, at query [..., M, d] or, if None, at queries that come at `read`."""
         said = resolve(self.op, streams=True)
         make = _part(said, "stream", "streaming state")
-        if query is None and inspect.signature(make).parameters["query"].default is inspect.Parameter.empty:
+        if query is None and self.serves_its_queries():
             raise ValueError(
                 f"a state of {said.name} belongs to the queries it was made for: no constant size serves any query"
             )
         options = self._options(said)
         check_stream_options(said.name, make, options)
         return make(query, **options)
+
+    def serves_its_queries(self) -> bool:
+        """Whether a state of the stream holds a part for each query, and serves no other."""
+        make = _part(resolve(self.op, streams=True), "stream", "streaming state")
+        return inspect.signature(make).parameters["query"].default is inspect.Parameter.empty
 
     def _options(self, said: Resolved, key=None, value=None, mask=None) -> dict[str, Any]:
         if said.alpha_kind is None:

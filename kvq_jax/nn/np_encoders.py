@@ -10,6 +10,12 @@ An encoder turns pairs (x, y) into a representation for queries, in one call or 
 through `apply(variables, ..., method="update")`. The state has a constant size if the context does not attend to itself
 and, for cross-attention, if the op's state serves any query: Intention, Informer, linear attention, the mean.
 
+A context that does attend to itself, in one layer, can grow in a cache, where a new point costs O(N); `there` [..., N]
+says which places are filled, the new ones among them:
+
+    cache = encoder.extend(encoder.init_cache(batch, N), x, y, position, there)
+    representation = encoder.read(encoder.finish_cache(cache, there), query)
+
 Source: the released code of Lee et al. 2020 (bootstrapping neural processes, arXiv 2008.02956), from which TNP, LBANP
 and CMANP take these models unchanged. All of its attention is the MAB with layer norms and without W_o, `ATTENTION`.
 """
@@ -20,9 +26,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import Array
+from jax import Array, lax
 
+from kvq_jax.nn import growing
 from kvq_jax.nn.block import Block
+from kvq_jax.nn.growing import GrowingSet
 from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP, BiasInit, KernelInit, Linear
@@ -88,6 +96,22 @@ class PoolingEncoder(Block):
         """What `read` needs of a context: its representation."""
         return self(x, y, mask=mask)
 
+    def init_cache(self, batch: tuple[int, ...], capacity: int) -> Any:
+        """No context, and room for `capacity` points; without self-attention it is the state."""
+        return _empty(self, batch, capacity) if self.self_attention else self.init_state(batch)
+
+    def extend(self, cache: Any, x: Array, y: Array, position: Array | int, there: Array) -> Any:
+        """The cache after more context, x [..., n, dx] and y [..., n, dy]."""
+        if self.self_attention:
+            return growing.extend(self.attention, cache, self.pre(x, y), position, there)
+        return self.update(cache, x, y, mask=lax.dynamic_slice_in_dim(there, position, x.shape[-2], -1))
+
+    def finish_cache(self, cache: Any, there: Array) -> Array:
+        """The representation of all context in the cache, [..., 1, features]."""
+        if not self.self_attention:
+            return self.finish(cache)
+        return self.post(set_mean(growing.read(self.attention, cache), there))
+
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
         _refuse(self.self_attention)
@@ -113,11 +137,11 @@ class PoolingEncoder(Block):
 
 
 class Projected(NamedTuple):
-    """A context as cross-attention sees it: rows that its keys and values are projected from."""
+    """A context as cross-attention sees it, for each of its heads."""
 
-    key: Array  # [..., N, hidden]
-    value: Array  # [..., N, hidden]
-    mask: Array | None  # [..., N]
+    key: Array  # [..., H, N, d]
+    value: Array  # [..., H, N, d]
+    mask: Array | None  # [..., 1, N], or [N]
 
 
 class CrossAttentionEncoder(Block):
@@ -178,15 +202,38 @@ class CrossAttentionEncoder(Block):
 
     def remember(self, x: Array, y: Array, *, mask: Array | None = None) -> Projected:
         """What `read` needs of a context: its keys and values, one row for each point."""
-        return Projected(self.key(x), self._values(x, y, mask), mask)
+        pairs = self.cross_attention.pairs(self.key(x), self._values(x, y, mask))
+        return Projected(*pairs, mask_of_heads(mask, x))
+
+    def init_cache(self, batch: tuple[int, ...], capacity: int) -> tuple[Array, Any]:
+        """No context, and room for `capacity` points. Raises ValueError where keys are x itself."""
+        heads, width = self._heads_of_keys("cache")
+        key = jnp.zeros((*batch, heads, capacity, width))
+        if self.self_attention:
+            return key, _empty(self, batch, capacity)
+        return key, jnp.zeros((*batch, capacity, self.hidden))
+
+    def extend(
+        self, cache: tuple[Array, Any], x: Array, y: Array, position: Array | int, there: Array
+    ) -> tuple[Array, Any]:
+        """The cache after more context, x [..., n, dx] and y [..., n, dy]."""
+        keys, values = cache
+        keys = growing.put(keys, self.cross_attention.keys(self.key(x)), position, keys.ndim - 2)
+        rows = self.value(x, y)
+        if self.self_attention:
+            return keys, growing.extend(self.attention, values, rows, position, there)
+        return keys, growing.put(values, rows, position, values.ndim - 2)
+
+    def finish_cache(self, cache: tuple[Array, Any], there: Array) -> Projected:
+        """What `read` needs of a cache."""
+        keys, values = cache
+        rows = growing.read(self.attention, values) if self.self_attention else values
+        return Projected(keys, self.cross_attention.values(rows), mask_of_heads(there, rows))
 
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`. Raises ValueError where keys are x itself."""
         _refuse(self.self_attention)
-        if not (self.num_heads or self.key_depth):
-            raise ValueError("a state needs the width of its keys: with num_heads=0 and key_depth=0 they are x itself")
-        heads = self.num_heads or 1
-        width = self.hidden // heads
+        heads, width = self._heads_of_keys("state")
         return self.cross_attention.stream().init(width, width, batch=(*batch, heads))
 
     def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
@@ -209,10 +256,21 @@ class CrossAttentionEncoder(Block):
         The memory is a `Projected`, or what `finish` gave.
         """
         rows = self.key(query)
+        queries = self.cross_attention.heads(rows)
         if isinstance(memory, Projected):
-            return self.cross_attention(rows, memory.key, memory.value, mask=memory.mask)
-        heads = self.cross_attention.stream().answer(memory, self.cross_attention.heads(rows))
+            heads = self.cross_attention.mixer(queries, memory.key, memory.value, mask=memory.mask)
+        else:
+            heads = self.cross_attention.stream().answer(memory, queries)
         return self.cross_attention.output(rows, heads)
+
+    def _heads_of_keys(self, what):
+        """How many heads the keys have, and their width."""
+        if not (self.num_heads or self.key_depth):
+            raise ValueError(
+                f"a {what} needs the width of its keys: with num_heads=0 and key_depth=0 they are x itself"
+            )
+        heads = self.num_heads or 1
+        return heads, self.hidden // heads
 
     def _values(self, x, y, mask):
         values = self.value(x, y)
@@ -306,6 +364,12 @@ def _widths(hidden: int, depth: int, self_attention: bool | int, name: str) -> t
         where = " before self-attention" * bool(self_attention)
         raise ValueError(f"{name}={depth} leaves no layer{where}: at least {replaced + 1}")
     return (hidden,) * (depth - replaced)
+
+
+def _empty(encoder: PoolingEncoder | CrossAttentionEncoder, batch: tuple[int, ...], capacity: int) -> GrowingSet:
+    if encoder.self_attention > 1:
+        raise ValueError(f"only one layer of self-attention can grow, not {encoder.self_attention}: no cache")
+    return growing.empty(encoder.attention, batch, capacity)
 
 
 def _refuse(self_attention: bool | int) -> None:

@@ -106,7 +106,8 @@ class MAB(SetBlock):
         `values` [..., N, c] are what the values are projected from, where that is not y.
         """
         query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
-        return self._output(x, query, attend(self.mixer, self.num_heads, self._scale() * query, key, value, mask=mask))
+        heads = attend(self.mixer, self.num_heads, self._scale() * query, key, value, mask=mask)
+        return self._joined(self._skip(x, query), heads)
 
     def heads(self, x: Array) -> Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
@@ -114,8 +115,15 @@ class MAB(SetBlock):
 
     def pairs(self, y: Array, values: Array | None = None) -> tuple[Array, Array]:
         """y [..., N, b], and values [..., N, c] as above -> keys and values [..., H, N, d]."""
-        rows = (self.key(y), self.value(y if values is None else values))
-        return tuple(split_heads(x, self.num_heads) for x in rows)
+        return self.keys(y), self.values(y if values is None else values)
+
+    def keys(self, y: Array) -> Array:
+        """[..., N, b] -> [..., H, N, d]."""
+        return split_heads(self.key(y), self.num_heads)
+
+    def values(self, rows: Array) -> Array:
+        """[..., N, c] -> [..., H, N, d]."""
+        return split_heads(self.value(rows), self.num_heads)
 
     def stream(self) -> Stream:
         """The op as a stream whose queries come at `read`."""
@@ -123,16 +131,27 @@ class MAB(SetBlock):
 
     def output(self, x: Array, heads: Array) -> Array:
         """What the stream reads [..., H, M, d] -> what `__call__` returns."""
-        return self._output(x, self.query(x), merge_heads(heads))
+        return self.joined(self.skip(x), heads)
+
+    def skip(self, x: Array) -> Array:
+        """What the heads are added to, [..., M, dim]."""
+        return self._skip(x, self.query(x))
+
+    def joined(self, skip: Array, heads: Array) -> Array:
+        """`output` from what `skip` gave."""
+        return self._joined(skip, merge_heads(heads))
 
     def _scale(self) -> float:
         return choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
 
-    def _output(self, x, query, heads):
-        residual = choose(RESIDUALS, self.residual, "residual")(x, query)
-        if residual.shape[-1] != self.dim:
+    def _skip(self, x, query):
+        skip = choose(RESIDUALS, self.residual, "residual")(x, query)
+        if skip.shape[-1] != self.dim:
             raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x, or take 'code'")
-        hidden = self.norm_heads(residual + self.out(heads))
+        return skip
+
+    def _joined(self, skip, heads):
+        hidden = self.norm_heads(skip + self.out(heads))
         return self.norm_rff(hidden + self.row_wise(hidden))
 
 

@@ -34,7 +34,15 @@ class Unprojected(Block):
 
     def pairs(self, y: Array, values: Array) -> tuple[Array, Array]:
         """[..., N, d], [..., N, c] -> keys [..., 1, N, d] and values [..., 1, N, c]."""
-        return jnp.expand_dims(y, -3), jnp.expand_dims(values, -3)
+        return self.keys(y), self.values(values)
+
+    def keys(self, y: Array) -> Array:
+        """[..., N, d] -> [..., 1, N, d]."""
+        return jnp.expand_dims(y, -3)
+
+    def values(self, rows: Array) -> Array:
+        """[..., N, c] -> [..., 1, N, c]."""
+        return jnp.expand_dims(rows, -3)
 
     def stream(self) -> Stream:
         """The op's stream."""

@@ -24,6 +24,14 @@ A model with a state of constant size can be conditioned in parts, in any order,
     state = model.apply(variables, state, more_context, method="update")
     state = model.apply(variables, state, other_state, method="merge")
     memory = model.apply(variables, state, method="finish")
+
+A model whose context attends to itself in one layer has no such state, but it can keep a growing context in a cache,
+where a new point costs O(N) in place of O(N^2):
+
+    cache = model.apply(variables, batch_shape, capacity, method="init_cache")
+    cache = model.apply(variables, cache, more_context, position, method="extend")       # into empty places
+    cache = model.apply(variables, cache, capacity, method="widen")                      # room for more
+    memory = model.apply(variables, cache, method="finish_cache")
 """
 
 from typing import Any
@@ -97,6 +105,10 @@ class NeuralProcess(Guarded):
     def finish(self, state: Any) -> Any:
         """The memory of all context in the state, after the work that no query changes; by default the state itself."""
         return state
+
+    def init_cache(self, batch: tuple[int, ...], capacity: int) -> Any:
+        """A cache of no context, with room for `capacity` points. Raises ValueError if the model has no cache."""
+        raise ValueError(f"{type(self).__name__} has no cache: it reads its context anew")
 
     def query(self, memory: Any, target_x: jax.Array, target_mask=None, *, key=None) -> Distribution:
         """What `__call__` returns for all context in the memory, which `remember` or `finish` gave."""

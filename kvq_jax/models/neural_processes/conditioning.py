@@ -33,8 +33,17 @@ def as_stream(model: NeuralProcess, variables: Any) -> Stream:
 
 def has_state(model: NeuralProcess) -> bool:
     """Whether the model has a state of constant size."""
+    return _has(model, "init_state")
+
+
+def has_cache(model: NeuralProcess) -> bool:
+    """Whether the model can keep a growing context in a cache."""
+    return _has(model, "init_cache", 1)
+
+
+def _has(model: NeuralProcess, method: str, *arguments: Any) -> bool:
     try:
-        jax.eval_shape(lambda key: model.init(key, (), method="init_state"), jax.random.key(0))
+        jax.eval_shape(lambda key: model.init(key, (), *arguments, method=method), jax.random.key(0))
     except ValueError:  # the interface's way of saying no
         return False
     return True
@@ -135,20 +144,21 @@ def sample(
       key: of the draws, and of models that draw.
       block_size: targets drawn at once.
       num_samples: number of functions; the result is [num_samples, ..., M, dy].
-      use_state: True adds draws by `update`, False conditions anew on a context that grows; None: True if the model
-        has a state of constant size. The results are the same.
+      use_state: True adds draws by `update`, False conditions anew on a context that grows; None: by the cheapest that
+        the model has, a state of constant size, a cache, or anew. The results are the same.
       state: what the model has seen before the context, which may then have no points; implies use_state.
 
     Raises:
       ValueError: if block_size is not positive, use_state=True and the model has no state, or shapes do not fit.
     """
-    if use_state is None:
-        use_state = state is not None or has_state(model)
-    if state is not None and not use_state:
+    if use_state is False and state is not None:
         raise ValueError("a state is given, so use_state=False has no context to condition on")
+    if use_state or state is not None or (use_state is None and has_state(model)):
+        start = functools.partial(_by_state, state=state)
+    else:
+        start = _by_cache if use_state is None and has_cache(model) else _by_context
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
-    start = functools.partial(_by_state, state=state) if use_state else _by_context
     rollout, count = start(model, variables, context, blocks), blocks.x.shape[0]
 
     def draw(seen, step):
@@ -173,6 +183,20 @@ def _by_state(model: NeuralProcess, variables: Any, context: Points, blocks: Poi
             variables, stream.finish(state), block.x, block.mask, key=key, method="query"
         ),
         lambda state, block, index: stream.update(state, *block),
+    )
+
+
+def _by_cache(model: NeuralProcess, variables: Any, context: Points, blocks: Points) -> Rollout:
+    """Draws enter the model's cache, which has room for all targets."""
+    apply = functools.partial(model.apply, variables)
+    seen, (count, size) = context.x.shape[-2], (blocks.x.shape[0], blocks.x.shape[-2])
+    empty = apply(context.x.shape[:-2], seen + count * size, method="init_cache")
+    return Rollout(
+        apply(empty, context, 0, method="extend"),
+        lambda cache, block, key: apply(
+            apply(cache, method="finish_cache"), block.x, block.mask, key=key, method="query"
+        ),
+        lambda cache, block, index: apply(cache, block, seen + size * index, method="extend"),
     )
 
 

@@ -9,13 +9,16 @@ Class defaults are the published values for one-dimensional GPs. Source: the rel
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
 from kvq_jax.domains import Count, Depth, Natural, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess
-from kvq_jax.models.points import Points, join
+from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.torch_names import Renaming, mlp_names
 from kvq_jax.nn import Op
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
@@ -104,10 +107,17 @@ class EncoderDecoder(NeuralProcess):
         return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
 
 
-class Streamed(EncoderDecoder):
-    """A model that sees the context through its encoders alone: its state is theirs.
+class Cache(NamedTuple):
+    """A context that grows, and places for more of it."""
 
-    Raises ValueError if an encoder has no state: see kvq_jax.nn.np_encoders.
+    paths: tuple  # of each encoder its own
+    there: jax.Array  # bool [..., N], which places are filled
+
+
+class Streamed(EncoderDecoder):
+    """A model that sees the context through its encoders alone: its state and its cache are theirs.
+
+    Raises ValueError if an encoder has no state, or no cache: see kvq_jax.nn.np_encoders.
     """
 
     def init_state(self, batch: tuple[int, ...] = ()) -> tuple:
@@ -126,6 +136,30 @@ class Streamed(EncoderDecoder):
     def finish(self, state: tuple) -> tuple:
         """What `query` needs of a state."""
         return tuple(path.finish(part) for path, part in zip(self._paths(), state))
+
+    def init_cache(self, batch: tuple[int, ...], capacity: int) -> Cache:
+        """No context, with leading dimensions `batch` and room for `capacity` points."""
+        paths = tuple(path.init_cache(batch, capacity) for path in self._paths())
+        return Cache(paths, jnp.zeros((*batch, capacity), bool))
+
+    def extend(self, cache: Cache, context: Points, position: jax.Array | int) -> Cache:
+        """The cache after more context is put into the places position, position + 1, ..., which must be empty."""
+        x, y, _ = context
+        new = jnp.broadcast_to(whole_mask(context), x.shape[:-1])
+        there = lax.dynamic_update_slice_in_dim(cache.there, new, position, -1)
+        parts = zip(self._paths(), cache.paths, strict=True)
+        return Cache(tuple(path.extend(part, x, y, position, there) for path, part in parts), there)
+
+    def widen(self, cache: Cache, capacity: int) -> Cache:
+        """The cache with room for `capacity` points, no fewer than it had."""
+        wider = self.init_cache(cache.there.shape[:-1], capacity)
+        place = lambda room, held: lax.dynamic_update_slice(room.astype(held.dtype), held, (0,) * held.ndim)
+        return jax.tree.map(place, wider, cache)
+
+    def finish_cache(self, cache: Cache) -> tuple:
+        """What `query` needs of a cache."""
+        parts = zip(self._paths(), cache.paths, strict=True)
+        return tuple(path.finish_cache(part, cache.there) for path, part in parts)
 
 
 class Attentive(EncoderDecoder):

@@ -21,8 +21,8 @@ from experiments.neural_processes.wheel.figures import run_figure
 from experiments.neural_processes.wheel.findings import FINDINGS, wheel
 from experiments.tasks.wheel import ARMS, Rewards, Wheel, published_wheel, stack
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, whole_mask
-from kvq_jax.models.neural_processes import predictive
-from tests.kvq_jax.nn.drawing import drawn
+from kvq_jax.models.neural_processes import CANP, predictive
+from tests.kvq_jax.nn.drawing import drawn, start
 
 DELTAS = (0.7, 0.9)
 PUBLISHED = dict(
@@ -157,6 +157,17 @@ def test_a_state_and_a_buffer_pull_the_same_arms(stages):
     np.testing.assert_array_equal(of_state, of_buffer)
     assert len(np.unique(of_state)) == ARMS
     assert acting.agent(model, variables, 7).stages == 1  # it has a state
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_a_cache_and_a_buffer_pull_the_same_arms(stages):
+    model, rounds = CANP(ARMS, hidden=8, num_heads=2), wheels()
+    variables = start(model, Points(rounds.x, rounds.reward), rounds.x)
+    agents = acting.in_cache(model, variables, stages), acting.in_buffer(model, variables, stages)
+    of_cache, of_buffer = (acting.play(agent, rounds, jax.random.key(4), 1.0) for agent in agents)
+    np.testing.assert_array_equal(of_cache, of_buffer)
+    assert len(np.unique(of_cache)) > 2
+    assert acting.agent(model, variables, 7).stages == 7 and acting.at_once(model) == 1
 
 
 def test_the_history_shows_the_reward_of_the_arm_pulled_and_noise_for_the_others():

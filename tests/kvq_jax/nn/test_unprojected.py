@@ -60,9 +60,8 @@ def test_weights_of_heads_mix_the_values(op):
     variables = start(encoder, X, Y, QUERY)
 
     def by_weights(encoder):
-        memory = encoder.remember(X, Y)
-        _, value = encoder.cross_attention.pairs(memory.key, memory.value)
-        return encoder.cross_attention.output(encoder.key(QUERY), encoder.weights(X, QUERY) @ value)
+        mixed = encoder.weights(X, QUERY) @ encoder.remember(X, Y).value
+        return encoder.cross_attention.output(encoder.key(QUERY), mixed)
 
     found = encoder.apply(variables, method=by_weights)
     np.testing.assert_allclose(found, encoder.apply(variables, X, Y, QUERY), rtol=1e-3, atol=1e-4)

@@ -215,6 +215,57 @@ def test_conditioning_in_parts(name, dtype):
         close(in_parts, at_once, tolerance)
 
 
+CACHED = STREAMED | {
+    "canp": MODELS["canp"],
+    "anp": MODELS["anp"],
+    "without self-attention": MODELS["canp"].clone(self_attention=False),
+    "without projections": MODELS["canp"].clone(self_attention=False, num_heads=0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CACHED)
+def test_a_cache_grows_to_the_whole_context(name, dtype):
+    """Two points, one by one, and after it has become wider all others; and none at all."""
+    model, tolerance = CACHED[name], {np.float32: 1e-5, np.float64: 1e-12}[dtype]
+    context, target_x = (
+        points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7),
+        points(M, 2, seed=5).x,
+    )
+    variables = start(model, context, target_x, key=KEY)
+    variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
+    context = Points(*xy, context.mask)
+
+    def outputs(model):
+        empty = cache = model.init_cache((2,), 3)
+        for i in range(2):
+            cache = model.extend(cache, Points(*(array[:, i : i + 1] for array in context)), jnp.int32(i))
+        cache = model.extend(model.widen(cache, N + 1), Points(*(array[:, 2:] for array in context)), 2)
+        pairs = [
+            (model.query(model.finish_cache(each), target_x, key=KEY), model(points, target_x, key=KEY))
+            for each, points in ((cache, context), (empty, context._replace(mask=np.zeros((2, N), bool))))
+        ]
+        return [[(one.mean, one.variance) for one in ones] for ones in zip(*pairs)]
+
+    with jax.enable_x64(dtype == np.float64):
+        grown, whole = jax.jit(nn.apply(outputs, model))(variables)
+        assert grown[0][0].dtype == dtype
+        close(grown, whole, tolerance)
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (MODELS["canp"].clone(self_attention=2), "only one layer of self-attention can grow, not 2"),
+        (MODELS["canp"].clone(self_attention=False, num_heads=0, key_depth=0), "a cache needs the width of its keys"),
+        (MODELS["banp"], "BANP has no cache: it reads its context anew"),
+    ],
+)
+def test_no_cache_says_so(model, message):
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(lambda: model.init(KEY, (2,), 3, method="init_cache"))
+
+
 @pytest.mark.parametrize(
     "model, message",
     [

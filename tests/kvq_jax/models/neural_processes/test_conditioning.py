@@ -10,17 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvq_jax.models import family
+from kvq_jax.models.neural_processes import conditioning
 from kvq_jax.models.neural_processes.conditional import CANP
 from kvq_jax.models.neural_processes.conditioning import (
     as_stream,
     condition,
     condition_made,
+    has_cache,
     has_state,
     in_blocks,
     sample,
 )
 from kvq_jax.models.points import Points
 from kvq_jax.ops import streaming
+from tests.kvq_jax.models.neural_processes import cnp_family
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, points, variables_of
 
 N, M, PART = 7, 4, 3
@@ -156,6 +159,11 @@ def test_which_models_have_a_state():
     assert not has_state(MODELS["cmanp"].clone(cross_op="sigma_intention"))
 
 
+def test_which_models_have_a_cache():
+    names = {name for name, row in family("neural_process").items() if has_cache(row.cls(dim_y=1))}
+    assert names == {"cnp", "canp", "np", "anp", "intention_anp"}
+
+
 def test_keys_that_are_x_itself_have_no_state():
     """Nothing tells their width before the first point."""
     fields = dict(dim_y=2, hidden=4, self_attention=False, num_heads=0, key_depth=0)
@@ -194,6 +202,23 @@ def test_draws_absorbed_by_update_or_by_a_growing_context(name, block_size):
     state = jax.jit(lambda variables, context: condition(model, variables, context, N))(variables, context)
     none = Points(context.x[..., :0, :], context.y[..., :0, :])
     close(one, draws(model, variables, none, target, block_size=block_size, state=state), 1e-5)
+
+
+@pytest.mark.parametrize("seen", [0, N])
+@pytest.mark.parametrize("name, block_size", [("canp", 1), ("anp", 3)])
+def test_draws_absorbed_by_a_cache_or_by_a_growing_context(name, block_size, seen, monkeypatch):
+    rng = np.random.default_rng(0)
+    context, target = (
+        points(seen, 2, mask=rng.random((2, seen)) < 0.7),
+        points(M, 2, seed=5, mask=rng.random((2, M)) < 1),
+    )
+    model, variables = cnp_family.made(name)
+    run = functools.partial(draws, model, variables, context, target, block_size=block_size)
+    by_context = run(use_state=False)
+    monkeypatch.setattr(conditioning, "_by_context", None)
+    by_cache = run()
+    close(by_cache, by_context, 1e-4)
+    assert np.abs(by_cache[0] - by_cache[1]).min() > 1e-6 and np.isfinite(by_cache).all()
 
 
 @pytest.mark.parametrize("row", family("neural_process").values(), ids=family("neural_process"))
