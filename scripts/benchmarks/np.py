@@ -59,7 +59,13 @@ _LONG_CONTEXT, _LONG_TARGETS, _LONG_CHUNK = 100_000, 1_000_000, 2048
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
 _SEEN = (1_000, 1_000_000)
-_PLAYERS = {"cnp": 200, "canp": 100, "intention_anp": 200, "tnp_d": 50, "cmanp": 20}  # rounds, so that each takes about a second
+_PLAYERS = {
+    "cnp": 200,
+    "canp": 100,
+    "intention_anp": 200,
+    "tnp_d": 50,
+    "cmanp": 20,
+}  # rounds, so that each takes about a second
 
 
 def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: float = _BUDGET_S) -> None:

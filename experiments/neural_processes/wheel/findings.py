@@ -14,7 +14,9 @@ from experiments.neural_processes.wheel.tables import (
     READINGS,
     REFERENCES,
     Reading,
+    changed,
     chosen_results,
+    of_reading,
     plays,
     table7,
 )
@@ -114,13 +116,14 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
 def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
     """Whether models that learn from fresh wheels by the likelihood of targets have learnt to read their contexts."""
     told, readers = [], []
-    for model, result in itertools.chain(*(way.items() for way in _ways(results, reading))):
+    for result in itertools.chain(*(way.values() for way in _ways(results, reading)), _changed(results, reading)):
         task, losses = result.config["task"], result.content["validation_losses"]
         if task["name"] == "fresh_wheels" and task["drop"] and losses:
             wheels = settings.build_named(WHEELS, task, "config.task")
             blind, last = wheels.loss_without_context(result.config["model"].get("std_floor", 0.0)), losses[-1][1]
-            told.append(f"{MODELS[model].label} {last:.2f} ({blind:.2f})")
-            readers += [MODELS[model].label] * (last < blind)
+            name = " with ".join(filter(None, (MODELS[result.axes["model"]].label, changed(result))))
+            told.append(f"{name} {last:.2f} ({blind:.2f})")
+            readers += [name] * (last < blind)
     if told:
         yield Finding(
             f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end, and in "
@@ -129,10 +132,20 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
         )
 
 
+def _changed(results: Sequence[Result], reading: Reading) -> list[Result]:
+    """Those of a reading with another model, task or optimizer than configured, of the preset that the table shows."""
+    return [result for result in _games(results, reading) if changed(result)]
+
+
+def _games(results: Sequence[Result], reading: Reading) -> list[Result]:
+    """All of a reading, of the preset that the table shows."""
+    preset = next(iter(chosen_results(results, reading).values())).preset
+    return [result for result in of_reading(results, reading) if result.preset == preset]
+
+
 def _ways(results: Sequence[Result], reading: Reading) -> list[dict[str, Result]]:
     """Model -> result of each of DROPS, all of the preset that the table shows."""
-    preset = next(iter(chosen_results(results, reading).values())).preset
-    games = [result for result in results if result.preset == preset]
+    games = _games(results, reading)
     return [chosen_results([game for game in games if game.axes.get("drop") == drop], reading) for drop in DROPS]
 
 

@@ -36,14 +36,29 @@ PUBLISHED = Reading()  # of the paper's numbers
 
 
 def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> dict[str, Result]:
-    """Model -> result, all of one preset, one reading and one way to drop rewards, in the paper's order."""
+    """Model -> result, all of one preset, one reading and one way to drop rewards, in the paper's order.
+
+    A run of another model, task or optimizer than configured stands in no table beside those that are as configured.
+    """
     by_model = comparable(
-        [result for result in results if result.name == CONFIGS[0] and _reading(result) == reading],
+        of_reading(results, reading),
         CONFIGS[0],
         lambda result: result.axes["model"],
-        variant=lambda result: DROPS.index(result.axes["drop"]),
+        variant=lambda result: (DROPS.index(result.axes["drop"]), bool(changed(result))),
     )
     return {model: by_model[model] for model in MODELS if model in by_model}
+
+
+def changed(result: Result) -> str:
+    """'std_floor=0.1 and ...': what the command line changed, beside the reading, the seeds and the steps; else ''."""
+    kept = ("train.seeds", "train.placement", "train.steps", "train.select")
+    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in kept}
+    return " and ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items())
+
+
+def of_reading(results: Sequence[Result], reading: Reading) -> list[Result]:
+    """The bandits of one reading."""
+    return [result for result in results if result.name == CONFIGS[0] and _reading(result) == reading]
 
 
 def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | None:

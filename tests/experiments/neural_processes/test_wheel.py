@@ -344,14 +344,21 @@ def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():
         assert not any("half the rewards" in finding.text for finding in told(part))
 
 
-def test_the_finding_of_losses_without_context():
+def test_the_finding_of_losses_without_context(tmp_path):
     """Of those that learn from dropped rewards on fresh wheels; the floor of CNP's head is in its own bound."""
     cnp = result("cnp", level=4.0, protocol="text", drop="all", losses=[[1, 3.0], [2, -1.6]])
     cnp.config["model"]["std_floor"] = 0.1
     found = [cnp, result("cnp", protocol="text", losses=[[2, -9.0]]), result("lbanp", losses=[[2, -9.0]])]
     found.append(result("lbanp", protocol="text", losses=[[2, -7.93]]))
-    (finding,) = (f for f in FINDINGS["cmanp/table7_text"](found) if "without a look" in f.text)
-    assert finding.text.endswith("LBANP -7.93 (-8.43) and CNP -1.60 (-1.20). Less than it: CNP.")
+    changed = result("lbanp", level=90.0, protocol="text", losses=[[2, -0.77]])
+    changed.config["model"]["std_floor"] = 0.1
+    overrides = {"model.std_floor": 0.1, "train.steps": 10}
+    found.append(Result(tmp_path, changed.content | {"overrides": overrides}))
+    *_, without, dropping = FINDINGS["cmanp/table7_text"](found)
+    assert without.text.endswith(
+        "LBANP -7.93 (-8.43), CNP -1.60 (-1.20) and LBANP with std_floor=0.1 -0.77 (-1.20). Less than it: CNP."
+    )
+    assert dropping.text.endswith("CNP 4 and 4 in place of 2 and 2.")
 
 
 def test_the_table_of_one_run():
