@@ -32,8 +32,9 @@ from experiments.harness import programs, settings, timing
 from experiments.harness.experiment import Experiment
 from experiments.harness.placement import shares_of_cores
 from experiments.harness.programs import Program
+from experiments.neural_processes.wheel import acting
 from kvq_jax.models import MODELS, Points
-from kvq_jax.models.neural_processes import condition_made, has_state
+from kvq_jax.models.neural_processes import condition_made, has_cache, has_state
 from scripts.benchmarks import training, workers
 
 _POINTS, _SEEDS, _STEPS, _TURNS, _BUDGET_S = 25, 5, 20, 5, 1.0
@@ -61,7 +62,7 @@ _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
 _SEEN = (1_000, 1_000_000)
 _PLAYERS = {
     "cnp": 200,
-    "canp": 100,
+    "canp": 200,
     "intention_anp": 200,
     "tnp_d": 50,
     "cmanp": 20,
@@ -280,8 +281,18 @@ def _bandit_line(name: str, preset: str) -> str:
     rounds, seeds = _PLAYERS[name], 2
     config.evaluation.update(rounds=rounds, last=1, seeds=seeds, batch_size=seeds, stages=1)
     experiment = training.build(config)
-    variables = jax.jit(experiment.init)(jax.random.key(0))
-    play = functools.partial(jax.jit(experiment.evaluate), variables, experiment.data["test"], jax.random.key(1))
-    times = timing.interleaved([play], 3)
-    wheels = seeds * len(config.evaluation.deltas)
-    return f"{name:16} bandit: {wheels * rounds / timing.seconds(times, 0):10.0f} rounds/s, {wheels} wheels at once"
+    variables, wheels = jax.jit(experiment.init)(jax.random.key(0)), experiment.data["test"].wheel
+    makers = [acting.agent]
+    if has_cache(experiment.model) and not has_state(experiment.model):
+        makers.append(acting.in_buffer)
+
+    def player(make):
+        agent = lambda variables: make(experiment.model, variables, 1)
+        play = lambda variables: acting.play(agent(variables), wheels, jax.random.key(1), config.evaluation.exploration)
+        return functools.partial(jax.jit(play), variables)
+
+    times = timing.interleaved([player(make) for make in makers], 3)
+    own, *of_buffer = (timing.seconds(times, place) for place in range(len(makers)))
+    ratio = "".join(f", {seconds / own:.1f} times those from a buffer" for seconds in of_buffer)
+    together = seeds * len(config.evaluation.deltas)
+    return f"{name:16} bandit: {together * rounds / own:10.0f} rounds/s, {together} wheels at once{ratio}"

@@ -82,6 +82,8 @@ def test_neural_processes(capsys, monkeypatch):
     assert [printed.count(what) for what in ("of rate", "points/s", "update by", "rounds/s")] == [2, 2, 1, 1]
     assert "100 context points in" in printed and "6144 targets in" in printed
     assert "no state of constant size" in neural_processes._update_line("lbanp", "tiny", 0)
+    monkeypatch.setattr(neural_processes, "_PLAYERS", {"canp": 5})
+    assert "times those from a buffer" in neural_processes._bandit_line("canp", "tiny")
 
 
 def test_beside_the_released_operations(capsys, monkeypatch):
