@@ -96,22 +96,6 @@ class PoolingEncoder(Block):
         """What `read` needs of a context: its representation."""
         return self(x, y, mask=mask)
 
-    def init_cache(self, batch: tuple[int, ...], capacity: int) -> Any:
-        """No context, and room for `capacity` points; without self-attention it is the state."""
-        return _empty(self, batch, capacity) if self.self_attention else self.init_state(batch)
-
-    def extend(self, cache: Any, x: Array, y: Array, position: Array | int, there: Array) -> Any:
-        """The cache after more context, x [..., n, dx] and y [..., n, dy]."""
-        if self.self_attention:
-            return growing.extend(self.attention, cache, self.pre(x, y), position, there)
-        return self.update(cache, x, y, mask=lax.dynamic_slice_in_dim(there, position, x.shape[-2], -1))
-
-    def finish_cache(self, cache: Any, there: Array) -> Array:
-        """The representation of all context in the cache, [..., 1, features]."""
-        if not self.self_attention:
-            return self.finish(cache)
-        return self.post(set_mean(growing.read(self.attention, cache), there))
-
     def init_state(self, batch: tuple[int, ...] = ()) -> Any:
         """The state of no context, with leading dimensions `batch`."""
         _refuse(self.self_attention)
@@ -130,6 +114,22 @@ class PoolingEncoder(Block):
     def finish(self, state: Any) -> Array:
         """The representation of all context in the state, [..., 1, features]."""
         return self.post(uniform_stream().finish(state))
+
+    def init_cache(self, batch: tuple[int, ...], capacity: int) -> Any:
+        """No context, and room for `capacity` points; without self-attention it is the state."""
+        return _empty(self, batch, capacity) if self.self_attention else self.init_state(batch)
+
+    def extend(self, cache: Any, x: Array, y: Array, position: Array | int, there: Array) -> Any:
+        """The cache after more context, x [..., n, dx] and y [..., n, dy]."""
+        if self.self_attention:
+            return growing.extend(self.attention, cache, self.pre(x, y), position, there)
+        return self.update(cache, x, y, mask=lax.dynamic_slice_in_dim(there, position, x.shape[-2], -1))
+
+    def finish_cache(self, cache: Any, there: Array) -> Array:
+        """The representation of all context in the cache, [..., 1, features]."""
+        if not self.self_attention:
+            return self.finish(cache)
+        return self.post(set_mean(growing.read(self.attention, cache), there))
 
     def read(self, memory: Array, query: Array | None = None) -> Array:
         """What `__call__` gives for the context in the memory, [..., 1, features]."""
@@ -205,6 +205,26 @@ class CrossAttentionEncoder(Block):
         pairs = self.cross_attention.pairs(self.key(x), self._values(x, y, mask))
         return Projected(*pairs, mask_of_heads(mask, x))
 
+    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
+        """The state of no context, with leading dimensions `batch`. Raises ValueError where keys are x itself."""
+        _refuse(self.self_attention)
+        heads, width = self._heads_of_keys("state")
+        return self.cross_attention.stream().init(width, width, batch=(*batch, heads))
+
+    def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
+        """The state after more context."""
+        _refuse(self.self_attention)
+        key, value = self.cross_attention.pairs(self.key(x), self.value(x, y))
+        return self.cross_attention.stream().update(state, key, value, mask_of_heads(mask, x))
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of both contexts."""
+        return self.cross_attention.stream().merge(state, other)
+
+    def finish(self, state: Any) -> Any:
+        """What `read` needs of a state: that of the op's stream, for each head."""
+        return self.cross_attention.stream().finish(state)
+
     def init_cache(self, batch: tuple[int, ...], capacity: int) -> tuple[Array, Any]:
         """No context, and room for `capacity` points. Raises ValueError where keys are x itself."""
         heads, width = self._heads_of_keys("cache")
@@ -229,26 +249,6 @@ class CrossAttentionEncoder(Block):
         keys, values = cache
         rows = growing.read(self.attention, values) if self.self_attention else values
         return Projected(keys, self.cross_attention.values(rows), mask_of_heads(there, rows))
-
-    def init_state(self, batch: tuple[int, ...] = ()) -> Any:
-        """The state of no context, with leading dimensions `batch`. Raises ValueError where keys are x itself."""
-        _refuse(self.self_attention)
-        heads, width = self._heads_of_keys("state")
-        return self.cross_attention.stream().init(width, width, batch=(*batch, heads))
-
-    def update(self, state: Any, x: Array, y: Array, *, mask: Array | None = None) -> Any:
-        """The state after more context."""
-        _refuse(self.self_attention)
-        key, value = self.cross_attention.pairs(self.key(x), self.value(x, y))
-        return self.cross_attention.stream().update(state, key, value, mask_of_heads(mask, x))
-
-    def merge(self, state: Any, other: Any) -> Any:
-        """The state of both contexts."""
-        return self.cross_attention.stream().merge(state, other)
-
-    def finish(self, state: Any) -> Any:
-        """What `read` needs of a state: that of the op's stream, for each head."""
-        return self.cross_attention.stream().finish(state)
 
     def read(self, memory: Any, query: Array) -> Array:
         """What `__call__` gives at query [..., M, dx] for the context in the memory, [..., M, hidden].

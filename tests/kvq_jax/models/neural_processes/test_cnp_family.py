@@ -177,6 +177,14 @@ STREAMED = dict(
 )
 
 
+def in_dtype(model, dtype):
+    """Variables, a context of which points are absent, and targets."""
+    context, target_x = points(N, 2), points(M, 2, seed=5).x
+    variables = start(model, context, target_x, key=KEY)
+    variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
+    return variables, Points(*xy, np.random.default_rng(0).random((2, N)) < 0.7), target_x
+
+
 @pytest.mark.parametrize(
     "name, dtype",
     [
@@ -190,13 +198,7 @@ STREAMED = dict(
 )
 def test_conditioning_in_parts(name, dtype):
     model, tolerance = STREAMED[name], {np.float32: 1e-5, np.float64: 1e-12}[dtype]
-    context, target_x = (
-        points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7),
-        points(M, 2, seed=5).x,
-    )
-    variables = start(model, context, target_x, key=KEY)
-    variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
-    context = Points(*xy, context.mask)
+    variables, context, target_x = in_dtype(model, dtype)
     parts = [Points(*(array[:, some] for array in context)) for some in np.split(CONTEXT_ORDER, [2, 5])]
 
     def outputs(model):
@@ -228,13 +230,7 @@ CACHED = STREAMED | {
 def test_a_cache_grows_to_the_whole_context(name, dtype):
     """Two points, one by one, and after it has become wider all others; and none at all."""
     model, tolerance = CACHED[name], {np.float32: 1e-5, np.float64: 1e-12}[dtype]
-    context, target_x = (
-        points(N, 2)._replace(mask=np.random.default_rng(0).random((2, N)) < 0.7),
-        points(M, 2, seed=5).x,
-    )
-    variables = start(model, context, target_x, key=KEY)
-    variables, *xy, target_x = jax.tree.map(dtype, (variables, context.x, context.y, target_x))
-    context = Points(*xy, context.mask)
+    variables, context, target_x = in_dtype(model, dtype)
 
     def outputs(model):
         empty = cache = model.init_cache((2,), 3)
