@@ -124,7 +124,7 @@ def test_one_program_plays_all_seeds_and_radii(monkeypatch):
 def test_how_many_seeds_play_at_once_changes_nothing(monkeypatch):
     played = []
     for at_once in (2, 5):
-        monkeypatch.setattr(acting, "_BUFFERS_AT_ONCE", at_once)
+        monkeypatch.setattr(acting, "_ON_CPU", at_once)
         monkeypatch.setattr(KnowsTheWheel, "calls", calls := [])
         made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=20, seeds=5, batch_size=5, last=20)
         played.append(evaluated(made))
@@ -133,6 +133,7 @@ def test_how_many_seeds_play_at_once_changes_nothing(monkeypatch):
 
 
 def test_seeds_play_in_equal_parts_as_they_play_together(monkeypatch):
+    monkeypatch.setattr(acting, "_ON_CPU", 5)
     made = experiment(monkeypatch, "knows", deltas=DELTAS, rounds=20, seeds=8, batch_size=8, last=20)
     assert made.parts == 2  # two of four: five seeds may play at once from buffers
     test = jax.tree.map(np.asarray, made.data["test"])
