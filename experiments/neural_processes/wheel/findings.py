@@ -44,6 +44,7 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _beside(regrets, _Regrets(results, PUBLISHED))
         yield from _without_context(results, reading)
     yield from _dropping(results, reading)
+    yield from _otherwise(results, regrets, reading)
 
 
 def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
@@ -162,6 +163,20 @@ def _dropping(results: Sequence[Result], reading: Reading) -> Iterator[Finding]:
         yield Finding(
             f"Trained by the likelihood of the targets alone, from contexts of which half the rewards are noise, as "
             f"those of the arms not pulled are in a game ({reading}): {listed(told)}."
+        )
+
+
+def _otherwise(results: Sequence[Result], regrets: _Regrets, reading: Reading) -> Iterator[Finding]:
+    """What the regret is where the command line changed a model, its task or its optimizer."""
+    told = []
+    for result in _changed(results, reading):
+        ((name, regret),) = _Regrets([result], reading).of_models.items()
+        if name in regrets.of_models:
+            told.append(f"{name} with {changed(result)} {_pair(regret)} in place of {_pair(regrets.of_models[name])}")
+    if told:
+        yield Finding(
+            f"Configured otherwise ({reading}), regret in percent of the uniform policy's at delta = {regrets.narrow} "
+            f"and {regrets.wide}: {listed(told)}."
         )
 
 

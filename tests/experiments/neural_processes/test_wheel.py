@@ -355,11 +355,12 @@ def test_the_finding_of_losses_without_context(tmp_path):
     changed.config["model"]["std_floor"] = 0.1
     overrides = {"model.std_floor": 0.1, "train.steps": 10}
     found.append(Result(tmp_path, changed.content | {"overrides": overrides}))
-    *_, without, dropping = FINDINGS["cmanp/table7_text"](found)
+    *_, without, dropping, otherwise = FINDINGS["cmanp/table7_text"](found)
     assert without.text.endswith(
         "LBANP -7.93 (-8.43), CNP -1.60 (-1.20) and LBANP with std_floor=0.1 -0.77 (-1.20). Less than it: CNP."
     )
     assert dropping.text.endswith("CNP 4 and 4 in place of 2 and 2.")
+    assert otherwise.text.endswith("LBANP with std_floor=0.1 90 and 90 in place of 2 and 2.")
 
 
 def test_the_table_of_one_run():
