@@ -121,14 +121,16 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
         task, losses = result.config["task"], result.content["validation_losses"]
         if task["name"] == "fresh_wheels" and task["drop"] and losses:
             wheels = settings.build_named(WHEELS, task, "config.task")
-            blind, last = wheels.loss_without_context(result.config["model"].get("std_floor", 0.0)), losses[-1][1]
+            blind = wheels.loss_without_context(result.config["model"].get("std_floor", 0.0))
+            half, last = losses[(len(losses) - 1) // 2][1], losses[-1][1]
             name = " with ".join(filter(None, (MODELS[result.axes["model"]].label, changed(result))))
-            told.append(f"{name} {last:.2f} ({blind:.2f})")
+            told.append(f"{name} {last:.2f} after {half:.2f} ({blind:.2f})")
             readers += [name] * (last < blind)
     if told:
         yield Finding(
-            f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end, and in "
-            "brackets the least that normal distributions can have without a look at the context: "
+            f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end after "
+            "that of half the steps, and in brackets the least that normal distributions can have without a look at the "
+            "context: "
             f"{listed(told)}. Less than it: {_named(readers)}."
         )
 

@@ -351,13 +351,14 @@ def test_the_finding_of_losses_without_context(tmp_path):
     cnp.config["model"]["std_floor"] = 0.1
     found = [cnp, result("cnp", protocol="text", losses=[[2, -9.0]]), result("lbanp", losses=[[2, -9.0]])]
     found.append(result("lbanp", protocol="text", losses=[[2, -7.93]]))
-    changed = result("lbanp", level=90.0, protocol="text", losses=[[2, -0.77]])
+    changed = result("lbanp", level=90.0, protocol="text", losses=[[1, 5.0], [2, 2.0], [3, -0.77]])
     changed.config["model"]["std_floor"] = 0.1
     overrides = {"model.std_floor": 0.1, "train.steps": 10}
     found.append(Result(tmp_path, changed.content | {"overrides": overrides}))
     *_, without, dropping, otherwise = FINDINGS["cmanp/table7_text"](found)
     assert without.text.endswith(
-        "LBANP -7.93 (-8.43), CNP -1.60 (-1.20) and LBANP with std_floor=0.1 -0.77 (-1.20). Less than it: CNP."
+        "LBANP -7.93 after -7.93 (-8.43), CNP -1.60 after 3.00 (-1.20) and LBANP with std_floor=0.1 -0.77 after 2.00 "
+        "(-1.20). Less than it: CNP."
     )
     assert dropping.text.endswith("CNP 4 and 4 in place of 2 and 2.")
     assert otherwise.text.endswith("LBANP with std_floor=0.1 90 and 90 in place of 2 and 2.")
