@@ -129,9 +129,8 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
     if told:
         yield Finding(
             f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end after "
-            "that of half the steps, and in brackets the least that normal distributions can have without a look at the "
-            "context: "
-            f"{listed(told)}. Less than it: {_named(readers)}."
+            "that of half the steps, and in brackets the least that normal distributions have without a look at the "
+            f"context: {listed(told)}. Less than it: {_named(readers)}."
         )
 
 
