@@ -152,11 +152,18 @@ def make_step(
         found, gradient = on_batch(experiment, of_batch, data, batch_size, constrain, *keys)
         loss, metrics, collections = found
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        metrics = {"loss": loss, "gradient_norm": jnp.linalg.norm(ravel_pytree(gradient)[0]), **metrics}
+        metrics = {"loss": loss, "gradient_norm": norm(gradient), **metrics}
         params = optax.apply_updates(state.params, updates)
         return state.replace(step=state.step + 1, params=params, collections=collections, opt_state=opt_state), metrics
 
     return step
+
+
+def norm(gradient: PyTree) -> jax.Array:
+    """The Euclidean norm of all leaves together, finite where it has a number: squares alone overflow beyond 1e19."""
+    entries = ravel_pytree(gradient)[0]
+    largest = jnp.max(jnp.abs(entries), initial=0.0)
+    return largest * jnp.linalg.norm(entries / jnp.where(largest > 0, largest, 1.0))
 
 
 def make_program(

@@ -9,7 +9,7 @@ import pytest
 from experiments.harness.errors import ConfigError
 from experiments.harness.placement import build_placement
 from experiments.harness.prng import PURPOSES, key_of
-from experiments.harness.step import make_init, make_program, make_step, sample_batch
+from experiments.harness.step import make_init, make_program, make_step, norm, sample_batch
 
 OPTIMIZER = optax.sgd(0.1)
 SEEDS = jnp.arange(8, dtype=jnp.uint32)
@@ -49,6 +49,13 @@ def test_one_step_by_hand(line):
     np.testing.assert_allclose(metrics["gradient_norm"], jnp.abs(gradient), rtol=1e-5)
     assert int(new.step) == 1 and int(new.collections["batch_stats"]["seen"]) == 16
     assert metrics["largest"] == jnp.abs(x).max()
+
+
+def test_the_norm_is_finite_where_the_gradient_is():
+    np.testing.assert_allclose(norm({"a": jnp.array([3e25, 0.0]), "b": jnp.array([[-4e25]])}), 5e25, rtol=1e-6)
+    np.testing.assert_allclose(norm((jnp.array([3e-30]), jnp.array([4e-30]))), 5e-30, rtol=1e-6)
+    assert norm([jnp.zeros(3)]) == 0
+    assert not any(np.isfinite(norm([jnp.array([1.0, bad])])) for bad in (np.nan, np.inf, -np.inf))
 
 
 def test_chunks_and_seeds_are_a_plain_loop(line):
