@@ -193,7 +193,7 @@ def _named(names: Iterable[str]) -> str:
 
 # Those of which results/ has runs; both functions take the others, too.
 _TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
-_TOLD_AT_FULL_LENGTH = ("cmanp/table7", "cmanp/table7_text")
+_TOLD_AT_FULL_LENGTH = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
 FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
 FINDINGS |= {
     f"{name}_paper": functools.partial(at_full_length, reading=READINGS[name]) for name in _TOLD_AT_FULL_LENGTH
