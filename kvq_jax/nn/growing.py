@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from kvq_jax.nn.heads import mask_of_heads
+from kvq_jax.nn.heads import mask_of_heads, merge_heads
 from kvq_jax.nn.set_transformer import MAB
 
 
@@ -40,7 +40,7 @@ def extend(block: MAB, grown: GrowingSet, rows: Array, position: Array | int, th
     """
     axis = grown.skip.ndim - 2
     query, (key, value) = block.heads(rows), block.pairs(rows)
-    skip = put(grown.skip, block.skip(rows), position, axis)
+    skip = put(grown.skip, block.skip(rows, block.query(rows)), position, axis)
     new = mask_of_heads(lax.dynamic_slice_in_dim(there, position, rows.shape[-2], -1), rows)
     attended = block.mixer.stream(grown.query).update(grown.attended, key, value, new)
     old = zip((grown.query, grown.key, grown.value), (query, key, value))
@@ -54,7 +54,7 @@ def extend(block: MAB, grown: GrowingSet, rows: Array, position: Array | int, th
 
 def read(block: MAB, grown: GrowingSet) -> Array:
     """MAB(X, X) of the elements there, [..., N, dim]; rows of absent elements mean nothing."""
-    return block.joined(grown.skip, block.mixer.stream(grown.query).read(grown.attended))
+    return block.joined(grown.skip, merge_heads(block.mixer.stream(grown.query).read(grown.attended)))
 
 
 def put(places: Array, rows: Array, position: Array | int, axis: int) -> Array:

@@ -107,7 +107,7 @@ class MAB(SetBlock):
         """
         query, key, value = self.query(x), self.key(y), self.value(y if values is None else values)
         heads = attend(self.mixer, self.num_heads, self._scale() * query, key, value, mask=mask)
-        return self._joined(self._skip(x, query), heads)
+        return self.joined(self.skip(x, query), heads)
 
     def heads(self, x: Array) -> Array:
         """[..., M, a] -> scaled queries [..., H, M, d]."""
@@ -131,28 +131,22 @@ class MAB(SetBlock):
 
     def output(self, x: Array, heads: Array) -> Array:
         """What the stream reads [..., H, M, d] -> what `__call__` returns."""
-        return self.joined(self.skip(x), heads)
+        return self.joined(self.skip(x, self.query(x)), merge_heads(heads))
 
-    def skip(self, x: Array) -> Array:
-        """What the heads are added to, [..., M, dim]."""
-        return self._skip(x, self.query(x))
-
-    def joined(self, skip: Array, heads: Array) -> Array:
-        """`output` from what `skip` gave."""
-        return self._joined(skip, merge_heads(heads))
-
-    def _scale(self) -> float:
-        return choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
-
-    def _skip(self, x, query):
+    def skip(self, x: Array, query: Array) -> Array:
+        """What the heads are added to, of x [..., M, a] and its projection W_q x: [..., M, dim]."""
         skip = choose(RESIDUALS, self.residual, "residual")(x, query)
         if skip.shape[-1] != self.dim:
             raise ValueError(f"residual='paper' adds {self.dim} features to {x.shape[-1]}: project x, or take 'code'")
         return skip
 
-    def _joined(self, skip, heads):
+    def joined(self, skip: Array, heads: Array) -> Array:
+        """What `__call__` returns, from what `skip` gave and the heads side by side, [..., M, dim]."""
         hidden = self.norm_heads(skip + self.out(heads))
         return self.norm_rff(hidden + self.row_wise(hidden))
+
+    def _scale(self) -> float:
+        return choose(SCALINGS, self.scaling, "scaling")(self.dim // self.num_heads, self.num_heads)
 
 
 class SAB(SetBlock):

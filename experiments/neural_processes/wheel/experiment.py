@@ -38,7 +38,7 @@ class Evaluation:
     batch_size: Count  # seeds that play at once, at most: see acting.at_once
     last: Count  # rounds at the end, whose mean regret is the simple regret
     exploration: NotNegative  # of UCB: mean + exploration * standard deviation
-    stages: Count  # of the buffer of a model without a state of constant size: acting.in_buffer
+    stages: Count  # of the buffer or cache of a model without a state of constant size: acting.in_buffer
     example_seeds: Count
 
     def __post_init__(self):
