@@ -60,13 +60,8 @@ _LONG_CONTEXT, _LONG_TARGETS, _LONG_CHUNK = 100_000, 1_000_000, 2048
 _CONDITIONED = ("cnp", "intention_anp", "lbanp", "cmanp", "intention_cmanp")
 _LENGTHS, _CHUNK, _TARGETS = (100, 1000, 10_000, 100_000), 1000, 100
 _SEEN = (1_000, 1_000_000)
-_PLAYERS = {
-    "cnp": 200,
-    "canp": 200,
-    "intention_anp": 200,
-    "tnp_d": 50,
-    "cmanp": 20,
-}  # rounds, so that each takes about a second
+# Rounds, so that each takes about a second.
+_PLAYERS = {"cnp": 200, "canp": 200, "intention_anp": 200, "tnp_d": 50, "cmanp": 20}
 
 
 def main(models: Sequence[str] = gp.MODELS, preset: str = "paper", budget_s: float = _BUDGET_S) -> None:
@@ -281,18 +276,21 @@ def _bandit_line(name: str, preset: str) -> str:
     rounds, seeds = _PLAYERS[name], 2
     config.evaluation.update(rounds=rounds, last=1, seeds=seeds, batch_size=seeds, stages=1)
     experiment = training.build(config)
-    variables, wheels = jax.jit(experiment.init)(jax.random.key(0)), experiment.data["test"].wheel
-    makers = [acting.agent]
-    if has_cache(experiment.model) and not has_state(experiment.model):
-        makers.append(acting.in_buffer)
+    variables, test, key = jax.jit(experiment.init)(jax.random.key(0)), experiment.data["test"], jax.random.key(1)
+    model, together = experiment.model, min(seeds, acting.at_once(experiment.model))
+    players = [functools.partial(jax.jit(experiment.evaluate), variables, test, key)]
 
-    def player(make):
-        agent = lambda variables: make(experiment.model, variables, 1)
-        play = lambda variables: acting.play(agent(variables), wheels, jax.random.key(1), config.evaluation.exploration)
-        return functools.partial(jax.jit(play), variables)
+    def from_buffers(variables, wheel):
+        agent = acting.in_buffer(model, variables, 1)
+        play = lambda own: acting.play(agent, own, key, config.evaluation.exploration)
+        return jax.lax.map(play, wheel, batch_size=together)
 
-    times = timing.interleaved([player(make) for make in makers], 3)
-    own, *of_buffer = (timing.seconds(times, place) for place in range(len(makers)))
+    if has_cache(model) and not has_state(model):
+        players.append(functools.partial(jax.jit(from_buffers), variables, test.wheel))
+    times = timing.interleaved(players, 3)
+    own, *of_buffer = (timing.seconds(times, place) for place in range(len(players)))
     ratio = "".join(f", {seconds / own:.1f} times those from a buffer" for seconds in of_buffer)
-    together = seeds * len(config.evaluation.deltas)
-    return f"{name:16} bandit: {together * rounds / own:10.0f} rounds/s, {together} wheels at once{ratio}"
+    wheels = len(config.evaluation.deltas)
+    return (
+        f"{name:16} bandit: {seeds * wheels * rounds / own:10.0f} rounds/s, {together * wheels} wheels at once{ratio}"
+    )
