@@ -230,13 +230,18 @@ def seeds_of(told: dict[str, str]) -> str:
 
 def seeds_by_name(results: Mapping[str, Result]) -> str:
     """As `seeds_of`, and where numbers differ who has another than most: '1 seed (CNP, NP: 3)'."""
-    numbers = {name: len(result.content["seeds"]) for name, result in results.items()}
+    usual, others = usual_and_others({name: len(result.content["seeds"]) for name, result in results.items()})
+    return seeds_of({"seeds": usual}) + others
+
+
+def usual_and_others(numbers: Mapping[str, int]) -> tuple[str, str]:
+    """What most names have, and ' (A, B: 3; C: 5)' of those that have another number, '' if none has."""
     usual = statistics.mode(sorted(numbers.values()))
     others = [
         f"{', '.join(name for name in numbers if numbers[name] == number)}: {number}"
         for number in sorted({*numbers.values()} - {usual})
     ]
-    return seeds_of({"seeds": str(usual)}) + (f" ({'; '.join(others)})" if others else "")
+    return str(usual), f" ({'; '.join(others)})" if others else ""
 
 
 def several(values: Iterable[Any]) -> str:

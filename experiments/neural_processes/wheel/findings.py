@@ -57,7 +57,7 @@ def _length(chosen: Mapping[str, Result]) -> str:
     first = next(iter(chosen.values()))
     if first.preset != "paper":
         return ""
-    return f", {several(result.steps for result in chosen.values())} steps, {plays(first)}"
+    return f", {several(result.steps for result in chosen.values())} steps, {plays(chosen.values())}"
 
 
 class _Regrets:

@@ -2,10 +2,10 @@
 
 import functools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from experiments.harness.results import Result, comparable, facts
+from experiments.harness.results import Result, comparable, facts, usual_and_others
 from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
 from experiments.neural_processes.paper_numbers import TABLE7, printed
 from kvq_jax.models import MODELS, family
@@ -33,6 +33,8 @@ class Reading(NamedTuple):
 
 
 PUBLISHED = Reading()  # of the paper's numbers
+# What may differ between the results of one table: the reading, and what is told of each.
+_TOLD = ("train.select", "train.seeds", "train.placement", "train.steps", "evaluation.seeds", "evaluation.batch_size")
 
 
 def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> dict[str, Result]:
@@ -50,9 +52,8 @@ def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> d
 
 
 def changed(result: Result) -> str:
-    """'std_floor=0.1 and ...': what the command line changed, beside the reading, the seeds and the steps; else ''."""
-    kept = ("train.seeds", "train.placement", "train.steps", "train.select")
-    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in kept}
+    """'std_floor=0.1 and ...': what the command line changed, beside the reading and what tables tell; else ''."""
+    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in _TOLD}
     return " and ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items())
 
 
@@ -76,7 +77,7 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
     caption = (
         "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation "
-        f"over {plays(first)}. The best model of a column, and those whose deviations reach it, in bold. "
+        f"over {plays(chosen.values())}. The best model of a column, and those whose deviations reach it, in bold. "
         f"{_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
@@ -95,18 +96,20 @@ def run_table(results: Sequence[Result]) -> Table:
     rows = [(name, [_regret(result, f"{metric}@{delta}") for delta in deltas]) for name, metric in metrics.items()]
     rows.insert(1, (f"{label}, paper", [printed(TABLE7, model, delta) for delta in deltas]))
     caption = (
-        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {plays(result)}; simple: of "
+        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {plays(results)}; simple: of "
         f"the last {result.config['evaluation']['last']} rounds. {_note(results)} {result.steps} steps."
     )
     told = facts(results, f"trained/cumulative@{deltas[0]}")
     return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=told)
 
 
-def plays(result: Result) -> str:
-    """'50 fresh wheels, 2000 rounds each'."""
-    evaluation = result.config["evaluation"]
-    what = "orders of the published wheels" if evaluation["wheels"] == "published" else "fresh wheels"
-    return f"{evaluation['seeds']} {what}, {evaluation['rounds']} rounds each"
+def plays(results: Iterable[Result]) -> str:
+    """'50 fresh wheels, 2000 rounds each', or '50 (BANP: 5) fresh wheels, ...'."""
+    evaluations = {MODELS[result.axes["model"]].label: result.config["evaluation"] for result in results}
+    usual, others = usual_and_others({name: evaluation["seeds"] for name, evaluation in evaluations.items()})
+    first = next(iter(evaluations.values()))
+    what = "orders of the published wheels" if first["wheels"] == "published" else "fresh wheels"
+    return f"{usual}{others} {what}, {first['rounds']} rounds each"
 
 
 def _regret(result: Result | None, metric: str) -> Cell:

@@ -290,6 +290,17 @@ def test_table_7_with_missing_cells():
     assert {len(cells) for _, cells in table.rows} == {len(table.columns) - 1}
 
 
+def test_a_run_of_fewer_plays_stands_in_its_table_and_is_told():
+    banp = result("banp", level=1.0)
+    banp.config["evaluation"]["seeds"] = 5
+    fewer = Result(None, banp.content | {"overrides": {"evaluation.seeds": 5, "evaluation.batch_size": 5}})
+    found = [result("cnp"), result("np"), fewer]
+    table = wheel_tables.table7(found)
+    assert "over 10 (BANP: 5) orders of the published wheels, 500 rounds each." in table.caption
+    assert round(dict(table.rows)["BANP"][1].mean) == 1 and wheel_tables.changed(fewer) == ""
+    assert "over 5 orders of the published wheels" in wheel_tables.run_table([fewer]).caption
+
+
 def test_every_reading_has_a_table_of_its_own():
     readings = [("code", "last"), ("code", "best"), ("text", "last")]
     results = [result("cnp", level=3.0 + i, protocol=p, select=s) for i, (p, s) in enumerate(readings)]
