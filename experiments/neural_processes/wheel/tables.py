@@ -33,8 +33,9 @@ class Reading(NamedTuple):
 
 
 PUBLISHED = Reading()  # of the paper's numbers
-# What may differ between the results of one table: the reading, and what is told of each.
-_TOLD = ("train.select", "train.seeds", "train.placement", "train.steps", "evaluation.seeds", "evaluation.batch_size")
+# What a command line may change in a run of a table: what is told of each, and what changes no number.
+_MAY_DIFFER = ("train.select", "train.seeds", "train.steps", "evaluation.seeds")
+_MAY_DIFFER += ("train.placement", "evaluation.batch_size", "evaluation.stages")
 
 
 def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> dict[str, Result]:
@@ -52,8 +53,8 @@ def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> d
 
 
 def changed(result: Result) -> str:
-    """'std_floor=0.1 and ...': what the command line changed, beside the reading and what tables tell; else ''."""
-    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in _TOLD}
+    """'std_floor=0.1 and ...': what the command line changed, beside what tables tell; else ''."""
+    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in _MAY_DIFFER}
     return " and ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items())
 
 

@@ -293,7 +293,7 @@ def test_table_7_with_missing_cells():
 def test_a_run_of_fewer_plays_stands_in_its_table_and_is_told():
     banp = result("banp", level=1.0)
     banp.config["evaluation"]["seeds"] = 5
-    fewer = Result(None, banp.content | {"overrides": {"evaluation.seeds": 5, "evaluation.batch_size": 5}})
+    fewer = Result(None, banp.content | {"overrides": {"evaluation.seeds": 5, "evaluation.stages": 20}})
     found = [result("cnp"), result("np"), fewer]
     table = wheel_tables.table7(found)
     assert "over 10 (BANP: 5) orders of the published wheels, 500 rounds each." in table.caption
