@@ -84,19 +84,19 @@ class _Regrets:
 
 
 def _by_heart(results: Sequence[Result]) -> Iterator[Finding]:
-    """How far validation says that the one batch of wheels was learnt by heart."""
+    """Whose validation loss says that the one batch of wheels was learnt by heart; it may be below 0."""
     told, found = [], chosen_results(results)
     for model, result in found.items():
         losses = result.content["validation_losses"]
         step, least = min(losses, key=lambda check: check[1] if math.isfinite(check[1]) else math.inf)
-        if losses[-1][1] > 2 * least > 0:
+        if losses[-1][1] > least + 1:
             told.append(
                 f"{MODELS[model].label} {digits(least)} after {step} steps and {digits(losses[-1][1])} at the end"
             )
     if told:
         yield Finding(
-            f"Trained on one batch of wheels in every step, {len(told)} of {len(found)} models have more than twice "
-            f"their least validation loss at the end: {listed(told)}."
+            f"Trained on one batch of wheels in every step, {len(told)} of {len(found)} models end more than a nat "
+            f"above their least validation loss: {listed(told)}."
         )
 
 

@@ -327,6 +327,9 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
     assert by_heart.startswith("Trained on one batch of wheels in every step, 1 of 2 models") and by_heart.endswith(
         ": CNP 2.0 after 2 steps and 9.0 at the end."
     )
+    below_zero = result("np", losses=[[1, -0.5], [2, 0.9]])  # a density has no zero that a ratio could begin at
+    *_, by_heart = FINDINGS["cmanp/table7"]([*learnt, below_zero, result("anp", losses=[[1, -0.5], [2, 0.4]])])
+    assert "2 of 4 models" in by_heart.text and "NP -0.50 after 1 steps and 0.90 at the end" in by_heart.text
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
     *_, beside = wheel(learnt + best, wheel_tables.READINGS["cmanp/table7_best"])
     assert beside.text.endswith("1 of 2 models have less regret at 0.7: CNP.")
