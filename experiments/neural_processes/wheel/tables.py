@@ -34,8 +34,8 @@ class Reading(NamedTuple):
 
 PUBLISHED = Reading()  # of the paper's numbers
 # What a command line may change in a run of a table: what is told of each, and what changes no number.
-_MAY_DIFFER = ("train.select", "train.seeds", "train.steps", "evaluation.seeds")
-_MAY_DIFFER += ("train.placement", "evaluation.batch_size", "evaluation.stages")
+_TOLD_OF_EACH = ("train.select", "train.seeds", "train.steps", "evaluation.seeds")
+_WITHOUT_EFFECT = ("train.placement", "evaluation.batch_size", "evaluation.stages")
 
 
 def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> dict[str, Result]:
@@ -54,7 +54,9 @@ def chosen_results(results: Sequence[Result], reading: Reading = PUBLISHED) -> d
 
 def changed(result: Result) -> str:
     """'std_floor=0.1 and ...': what the command line changed, beside what tables tell; else ''."""
-    changes = {key: value for key, value in sorted(result.overrides.items()) if key not in _MAY_DIFFER}
+    changes = {
+        key: value for key, value in sorted(result.overrides.items()) if key not in _TOLD_OF_EACH + _WITHOUT_EFFECT
+    }
     return " and ".join(f"{key.rpartition('.')[2]}={value}" for key, value in changes.items())
 
 
@@ -77,9 +79,9 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
         columns.append([printed(TABLE7, row, delta) for row in (*REFERENCES, *models)])
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
     caption = (
-        "Cumulative regret by radius delta in percent of Uniform's mean, lower is better: mean ± standard deviation "
-        f"over {plays(chosen.values())}. The best model of a column, and those whose deviations reach it, in bold. "
-        f"{_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
+        "Cumulative regret by radius delta in percent of Uniform's mean in the same plays, lower is better: mean ± "
+        f"standard deviation over {plays(chosen.values())}. The best model of a column, and those whose deviations "
+        f"reach it, in bold. {_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
     title = "Wheel bandit (CMANP paper, Table 7)" + (f": {reading}" if reading != PUBLISHED else "")
