@@ -27,6 +27,11 @@ def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int,
     return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
 
 
+def most_parts(tasks: int, batch_size: int, limit: int = 20) -> int:
+    """The largest number of equal parts, up to `limit`, in which tasks are still whole batches; 1 where none is."""
+    return max(parts for parts in range(1, limit + 1) if parts == 1 or tasks % (parts * batch_size) == 0)
+
+
 def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:
     """Mean, standard error, median and n of each metric.
 

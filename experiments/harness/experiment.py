@@ -34,8 +34,10 @@ class Experiment:
       sizes: what gives the batches their sizes; None: every task has the same shapes.
       host: what JAX cannot compute, outside jit: (name -> NumPy array [S, ...] of `evaluate` under each of S seeds) ->
         name -> the value of each of some tasks, [S or 1, tasks]. None: what `evaluate` returns are the values.
-      parts: equal parts of the leading axis of the test data; `evaluate` sees one at a time, and its arrays are joined.
-        A run that was killed goes on with the first part that it had not finished.
+      parts: how many parts the evaluation has, whose arrays are joined. A run that was killed goes on with the first
+        part that it had not finished.
+      part: (data of the test split, number of a part) -> what `evaluate` sees in place of the data. None: of several
+        parts an equal part of the leading axis of every leaf.
     """
 
     init: Callable[[jax.Array], Variables]
@@ -49,3 +51,4 @@ class Experiment:
     model: nn.Module | None = None
     host: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
     parts: int = 1
+    part: Callable[[PyTree, jax.Array], PyTree] | None = None

@@ -208,7 +208,8 @@ def make_program(
 
     def metrics_of(variables, given):
         data, number = given
-        return experiment.evaluate(variables, _part(data, number, experiment.parts), evaluation_key)
+        seen = experiment.part(data, number) if experiment.part else _part(data, number, experiment.parts)
+        return experiment.evaluate(variables, seen, evaluation_key)
 
     def evaluate(state, data, number):
         return placement.over_seeds(metrics_of)(state.variables, (data, number))

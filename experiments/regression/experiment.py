@@ -14,7 +14,7 @@ With evaluation.counts each is measured for so many observations: 'mse@10'. All 
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 from experiments.data import sources
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import TaskEvaluation, over_tasks
+from experiments.harness.evaluation import TaskEvaluation, most_parts, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.harness.size_classes import Sizes, choose_classes
 from experiments.regression.fit import check_fit
@@ -58,6 +58,13 @@ class Evaluation(TaskEvaluation):
             raise ValueError(
                 f"counts={self.counts} and example_counts={self.example_counts}: both have numbers, or none"
             )
+
+
+class Judged(NamedTuple):
+    """What a part of the evaluation sees."""
+
+    data: Any  # of the test split
+    number: jax.Array  # of each evaluation task of the part
 
 
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
@@ -114,19 +121,28 @@ def regression(
     init = initialiser(model, task, data["train"])
     check_fit(model, init, shapes, [group[-1] for group in programs(counts)])
 
-    def evaluate(variables, test, key):
+    parts = most_parts(evaluation.tasks, evaluation.batch_size)
+    size = evaluation.tasks // parts
+
+    def part(test, number):
+        return Judged(test, number * size + jnp.arange(size))
+
+    def evaluate(variables, test: Judged, key):
         def of_task(task_key):
-            sampled = judged.sample(task_key, test)
+            sampled = judged.sample(task_key, test.data)
             measure = measures(model, variables, judged, sampled, task_key)
             if not counts:
                 return measure(sampled.context)
             values = over_counts(measure, sampled.context, counts)
             return {f"{name}@{count}": of[i] for name, of in values.items() for i, count in enumerate(counts)}
 
-        return over_tasks(of_task, key, evaluation.tasks, evaluation.batch_size)
+        keys = jax.random.split(key, evaluation.tasks)[test.number]
+        return jax.lax.map(of_task, keys, batch_size=evaluation.batch_size)
 
-    trained = training(model, task, size_classes)
-    return Experiment(init, evaluate=evaluate, examples=examples, data=data, facts=facts or {}, **trained)
+    parted = dict(evaluate=evaluate, parts=parts, part=part)
+    return Experiment(
+        init, examples=examples, data=data, facts=facts or {}, **parted, **training(model, task, size_classes)
+    )
 
 
 def initialiser(model: nn.Module, task: Any, data: Any) -> Callable:

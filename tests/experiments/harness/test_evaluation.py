@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.harness.evaluation import over_tasks, single, summarise
+from experiments.harness.evaluation import most_parts, over_tasks, single, summarise
 
 
 def test_standard_error_is_over_tasks_averaged_over_seeds():
@@ -37,3 +37,9 @@ def test_batches_of_tasks_do_not_change_the_tasks(batch_size):
     values = over_tasks(lambda k: jax.random.normal(k, (2,)), key, 7, batch_size)
     expected = [jax.random.normal(k, (2,)) for k in jax.random.split(key, 7)]
     np.testing.assert_array_equal(values, jnp.stack(expected))
+
+
+def test_parts_are_of_whole_batches():
+    assert most_parts(10_000, 20) == 20 and most_parts(1000, 200) == 5 and most_parts(60, 20) == 3
+    assert most_parts(3, 2) == most_parts(7, 7) == most_parts(5, 8) == 1
+    assert most_parts(100, 1, limit=3) == 2

@@ -16,6 +16,7 @@ from experiments.intention.policy_distillation import experiment as policy_disti
 from experiments.intention.policy_distillation.figures import FIGURES
 from experiments.intention.policy_distillation.tables import TABLES
 from kvq_jax.models import Points
+from tests.experiments.evaluating import evaluated
 from tests.kvq_jax.nn.drawing import drawn
 
 
@@ -24,7 +25,7 @@ def test_evaluation_is_a_plain_loop_over_tasks():
     own = split_evaluation(config.evaluation)[1] | dict(tasks=3, batch_size=2)
     made, key = policy_distillation.build(config, own, None), jax.random.key(5)
     variables = drawn(made.init, jax.random.key(0))
-    values = jax.jit(made.evaluate)(variables, None, key)
+    values = evaluated(made, variables, key)
     sampled = [made.sample(task_key, None) for task_key in jax.random.split(key, 3)]
     losses = [made.loss(variables, jax.tree.map(lambda leaf: leaf[None], task), key)[0] for task in sampled]
     np.testing.assert_allclose(values["mse"], losses, rtol=1e-4)

@@ -17,6 +17,7 @@ from experiments.regression.measures import predictor
 from experiments.tasks import oracle_log_likelihood
 from experiments.tasks.sine import Sine
 from kvq_jax.models import MODELS, Points
+from tests.experiments.evaluating import evaluated
 from tests.kvq_jax.nn.drawing import drawn
 
 
@@ -25,17 +26,21 @@ def experiment(config, **evaluation):
     return regression.build(config, own | evaluation, None)
 
 
-@pytest.mark.parametrize("model", sine.MODELS)
-def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
-    """Masked evaluation of many counts, of which some share a program, equals a model called on a shorter context."""
+@pytest.mark.parametrize("model, tasks, parts", [*((model, 4, 2) for model in sine.MODELS), ("intention", 3, 1)])
+def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model, tasks, parts):
+    """Masked evaluation of many counts, of which some share a program, equals a model called on a shorter context.
+
+    Tasks in whole batches are evaluated in parts.
+    """
     config = sine.get_config(f"model={model},preset=tiny")
-    made = experiment(config, tasks=3, batch_size=2, counts=(1, 3, 4))
+    made = experiment(config, tasks=tasks, batch_size=2, counts=(1, 3, 4))
+    assert made.parts == parts
     variables, key = drawn(made.init, jax.random.key(0)), jax.random.key(5)
     network = build_named(MODELS, config.model, "config.model")
     task = Sine(**{k: v for k, v in config.task.items() if k != "name"} | {"max_context": 20})
     sample, apply = jax.jit(lambda key: task.sample(key, None)), jax.jit(network.apply)
-    values = jax.jit(made.evaluate)(variables, None, key)
-    for index, task_key in enumerate(jax.random.split(key, 3)):
+    values = evaluated(made, variables, key)
+    for index, task_key in enumerate(jax.random.split(key, tasks)):
         sampled = sample(task_key)
         for count in (1, 3, 4):
             context = Points(sampled.context.x[:count], sampled.context.y[:count])
@@ -47,7 +52,7 @@ def test_evaluation_is_a_plain_loop_over_tasks_and_counts(model):
 def test_untrained_intention_improves_with_observations():
     """Figures 6 and 7, dashed: at initialisation Intention interpolates (random features, non-zero biases)."""
     made = experiment(sine.get_config("model=intention,preset=quick"), tasks=40, counts=(5, 10, 20, 50))
-    values = jax.jit(made.evaluate)(made.init(jax.random.key(0)), None, jax.random.key(1))
+    values = evaluated(made, made.init(jax.random.key(0)), jax.random.key(1))
     medians = [float(np.median(values[f"mse@{n}"])) for n in (5, 10, 20, 50)]
     assert sorted(medians, reverse=True) == medians and medians[-1] < 0.2 < 4.25
 
@@ -108,7 +113,7 @@ def test_a_distribution_is_judged_beside_the_oracle(model, kind):
     made, network = anything_made(f"model={model},task=gp"), build_named(MODELS, config.model, "config.model")
     task = build_named(regression.TASKS, config.task, "config.task")
     variables, key = drawn(made.init, jax.random.key(0)), jax.random.key(5)
-    values = jax.jit(made.evaluate)(variables, None, key)
+    values = evaluated(made, variables, key)
 
     @jax.jit
     def by_hand(task_key):
@@ -146,7 +151,7 @@ def test_a_model_draws_from_a_key_that_no_sampler_has():
 def test_likelihoods_are_measured_for_numbers_of_observations_too():
     made = anything_made("model=cnp,task=sine", counts=(2, 9), example_counts=(3,))
     variables = drawn(made.init, jax.random.key(0))
-    values = jax.jit(made.evaluate)(variables, None, jax.random.key(1))
+    values = evaluated(made, variables, jax.random.key(1))
     assert set(values) == {f"{name}@{count}" for name in ("mse", "log_likelihood") for count in (2, 9)}
     arrays = jax.eval_shape(made.examples, variables, None, jax.random.key(1))
     assert arrays["prediction"].shape == arrays["prediction_std"].shape == (4, 1, 200, 1)
