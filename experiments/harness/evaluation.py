@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.harness.experiment import PyTree
 from kvq_jax.domains import Count
 
 Summary = dict[str, Any]
@@ -30,6 +31,16 @@ def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int,
 def most_parts(tasks: int, batch_size: int, limit: int = 20) -> int:
     """The largest number of equal parts, up to `limit`, in which tasks are still whole batches; 1 where none is."""
     return max(parts for parts in range(1, limit + 1) if parts == 1 or tasks % (parts * batch_size) == 0)
+
+
+def part_of(data: PyTree, number: jax.Array, *, parts: int) -> PyTree:
+    """One of equal parts of the leading axis of every leaf; with `parts` bound, an Experiment.part."""
+
+    def of_leaf(leaf):
+        size = len(leaf) // parts
+        return jax.lax.dynamic_slice_in_dim(leaf, number * size, size)
+
+    return jax.tree.map(of_leaf, data)
 
 
 def summarise(values: Mapping[str, jax.Array]) -> dict[str, Summary]:

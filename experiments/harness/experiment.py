@@ -36,8 +36,7 @@ class Experiment:
         name -> the value of each of some tasks, [S or 1, tasks]. None: what `evaluate` returns are the values.
       parts: how many parts the evaluation has, whose arrays are joined. A run that was killed goes on with the first
         part that it had not finished.
-      part: (data of the test split, number of a part) -> what `evaluate` sees in place of the data. None: of several
-        parts an equal part of the leading axis of every leaf.
+      part: (data of the test split, number of a part) -> what `evaluate` sees in place of the data. None: it sees them.
     """
 
     init: Callable[[jax.Array], Variables]

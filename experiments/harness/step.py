@@ -208,7 +208,7 @@ def make_program(
 
     def metrics_of(variables, given):
         data, number = given
-        seen = experiment.part(data, number) if experiment.part else _part(data, number, experiment.parts)
+        seen = experiment.part(data, number) if experiment.part else data
         return experiment.evaluate(variables, seen, evaluation_key)
 
     def evaluate(state, data, number):
@@ -238,16 +238,6 @@ def make_program(
         ),
         examples=compiled(examples, **reads),
     )
-
-
-def _part(data: PyTree, number: jax.Array, parts: int) -> PyTree:
-    """One of equal parts of the leading axis of every leaf."""
-
-    def of_leaf(leaf):
-        size = len(leaf) // parts
-        return jax.lax.dynamic_slice_in_dim(leaf, number * size, size)
-
-    return data if parts == 1 else jax.tree.map(of_leaf, data)
 
 
 def _compiler_options() -> dict[str, int]:

@@ -5,6 +5,7 @@ of other radii (acting.py). Its regret is in percent of the cost of pulling arms
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from experiments.harness import settings
+from experiments.harness.evaluation import part_of
 from experiments.harness.experiment import Experiment
 from experiments.neural_processes.wheel import acting
 from experiments.regression.experiment import initialiser
@@ -88,7 +90,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     init, seeds = initialiser(model, task, data["train"]), evaluation.seeds
     parts = next(parts for parts in range(1, seeds + 1) if seeds % parts == 0 and seeds <= parts * at_once)
-    return Experiment(init, task.sample, loss, evaluate, examples, data, model=model, parts=parts)
+    parted = dict(parts=parts, part=functools.partial(part_of, parts=parts))
+    return Experiment(init, task.sample, loss, evaluate, examples, data, model=model, **parted)
 
 
 def rounds_of(wheel: Wheel, uniform: np.ndarray, evaluation: Evaluation) -> Rounds:

@@ -5,6 +5,7 @@ It ends with the same numbers, or with one line; it never goes on from numbers t
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import shutil
@@ -22,6 +23,7 @@ from rich.console import Console
 from configs import common
 from experiments.harness.checkpoints import Checkpoints, Record
 from experiments.harness.errors import Diverged, Stopped, UserError
+from experiments.harness.evaluation import part_of
 from experiments.harness.launch import Options, launch
 from experiments.harness.loop import _check_finite
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
@@ -169,7 +171,8 @@ def in_parts(monkeypatch, config, line):
     """(folder, part to be killed in) -> the result of a run whose test data are evaluated in three parts, how many."""
     test = np.arange(6, dtype=np.float32)
     evaluate = lambda variables, data, key: {"error": (variables["params"]["w"] - data) ** 2}
-    split = dataclasses.replace(line, evaluate=evaluate, parts=3, data=line.data | {"test": test})
+    parted = dict(parts=3, part=functools.partial(part_of, parts=3))
+    split = dataclasses.replace(line, data=line.data | {"test": test}, evaluate=evaluate, **parted)
     monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: split)
 
     def started(folder, killed_in=None):

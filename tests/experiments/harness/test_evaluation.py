@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.harness.evaluation import most_parts, over_tasks, single, summarise
+from experiments.harness.evaluation import most_parts, over_tasks, part_of, single, summarise
 
 
 def test_standard_error_is_over_tasks_averaged_over_seeds():
@@ -43,3 +43,10 @@ def test_parts_are_of_whole_batches():
     assert most_parts(10_000, 20) == 20 and most_parts(1000, 200) == 5 and most_parts(60, 20) == 3
     assert most_parts(3, 2) == most_parts(7, 7) == most_parts(5, 8) == 1
     assert most_parts(100, 1, limit=3) == 2
+
+
+def test_a_part_is_of_every_leaf():
+    data = {"x": jnp.arange(6), "y": jnp.arange(12).reshape(6, 2)}
+    part = part_of(data, 1, parts=3)
+    np.testing.assert_array_equal(part["x"], [2, 3])
+    np.testing.assert_array_equal(part["y"], [[4, 5], [6, 7]])
