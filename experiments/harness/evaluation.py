@@ -23,9 +23,15 @@ class TaskEvaluation:
     example_tasks: Count  # tasks kept for the figures
 
 
-def over_tasks(function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int) -> Any:
-    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` are in memory at once."""
-    return jax.lax.map(function, jax.random.split(key, tasks), batch_size=batch_size)
+def over_tasks(
+    function: Callable[[jax.Array], Any], key: jax.Array, tasks: int, batch_size: int, number: jax.Array | None = None
+) -> Any:
+    """function(key) for the keys of `tasks` tasks, leaves [tasks, ...]. At most `batch_size` are in memory at once.
+
+    number [n]: of the tasks that are asked for; leaves are [n, ...] then. None: all.
+    """
+    keys = jax.random.split(key, tasks)
+    return jax.lax.map(function, keys if number is None else keys[number], batch_size=batch_size)
 
 
 def most_parts(tasks: int, batch_size: int, limit: int = 20) -> int:

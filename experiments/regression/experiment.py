@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 from experiments.data import sources
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import TaskEvaluation, most_parts, over_tasks
+from experiments.harness.evaluation import TaskEvaluation, most_parts, over_tasks, part_of
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.harness.size_classes import Sizes, choose_classes
 from experiments.regression.fit import check_fit
@@ -122,10 +122,9 @@ def regression(
     check_fit(model, init, shapes, [group[-1] for group in programs(counts)])
 
     parts = most_parts(evaluation.tasks, evaluation.batch_size)
-    size = evaluation.tasks // parts
 
     def part(test, number):
-        return Judged(test, number * size + jnp.arange(size))
+        return Judged(test, part_of(jnp.arange(evaluation.tasks), number, parts=parts))
 
     def evaluate(variables, test: Judged, key):
         def of_task(task_key):
@@ -136,8 +135,7 @@ def regression(
             values = over_counts(measure, sampled.context, counts)
             return {f"{name}@{count}": of[i] for name, of in values.items() for i, count in enumerate(counts)}
 
-        keys = jax.random.split(key, evaluation.tasks)[test.number]
-        return jax.lax.map(of_task, keys, batch_size=evaluation.batch_size)
+        return over_tasks(of_task, key, evaluation.tasks, evaluation.batch_size, test.number)
 
     parted = dict(evaluate=evaluate, parts=parts, part=part)
     return Experiment(

@@ -37,6 +37,8 @@ def test_batches_of_tasks_do_not_change_the_tasks(batch_size):
     values = over_tasks(lambda k: jax.random.normal(k, (2,)), key, 7, batch_size)
     expected = [jax.random.normal(k, (2,)) for k in jax.random.split(key, 7)]
     np.testing.assert_array_equal(values, jnp.stack(expected))
+    some = over_tasks(lambda k: jax.random.normal(k, (2,)), key, 7, batch_size, jnp.array([2, 3, 5]))
+    np.testing.assert_array_equal(some, values[jnp.array([2, 3, 5])])
 
 
 def test_parts_are_of_whole_batches():
