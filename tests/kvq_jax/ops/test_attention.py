@@ -1,6 +1,7 @@
 """Numbers and options of the attention operators; the laws they share are in test_laws.py."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -166,6 +167,7 @@ def test_uniform_is_the_mean_whatever_the_keys_hold():
     np.testing.assert_allclose(uniform_attention(q, k, v, mask=mask), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("values", [(3,), (4, 2, 3)])  # of the same scores, 4 of them
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(
     "op, option",
@@ -177,9 +179,9 @@ def test_uniform_is_the_mean_whatever_the_keys_hold():
         (erf_attention, {}),
     ],
 )
-def test_matrices_in_turn_give_what_all_of_them_give(monkeypatch, op, option, mask):
-    """Values, gradients, and those of a batch by vmap, as many large matrices are computed on a CPU."""
-    arrays, shape = draw(*SHAPES), MASKS[mask]
+def test_matrices_in_turn_give_what_all_of_them_give(monkeypatch, op, option, mask, values):
+    """Values, gradients, and those of a batch by vmap, as many large matrices are computed on a CPU, each once."""
+    arrays, shape = draw(*SHAPES[:2], (*values, 6, 8)), MASKS[mask]
     mask = None if shape is None else jnp.asarray(np.random.default_rng(1).random(shape) < 0.6).at[0, 0].set(False)
     option = {name: jnp.abs(draw(own)[0]) + 0.5 for name, own in option.items()}
 
@@ -198,7 +200,8 @@ def test_matrices_in_turn_give_what_all_of_them_give(monkeypatch, op, option, ma
     monkeypatch.setattr(attention, "_TOO_MANY", 1)
     in_turn, *found = results()
     assert "scan" not in together
-    assert "scan" in in_turn or (op is linear_attention and shape != MASKS["pairs"])  # that needs no scores
+    no_scores = op is linear_attention and shape != MASKS["pairs"]
+    assert no_scores or set(re.findall(r" length=(\d+)", in_turn)) == {"6"}  # matrices of scores
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * max(np.abs(b).max(), 1))
 
