@@ -157,38 +157,33 @@ def _attend(
 
 
 def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` of query, key, value and what else scores are made of, for one matrix of them after the other.
+    """`function` of query, key, value and more matrices [..., a, b], one after the other.
 
-    The gradient computes each again. Values with further leading dimensions share their scores. Arguments that are None
-    or numbers are the same for all.
+    The gradient computes each again. Arguments that are None or numbers are the same for all. Values with a leading
+    dimension that nothing else has share their scores.
     """
 
-    def each(query, key, value, *others):
-        arguments = query, key, *others
-        same = [x is None or isinstance(x, numbers.Real) for x in arguments]
-        matrices = [x for x, shared in zip(arguments, same) if not shared]
+    def each(query, key, value, *more):
+        given = query, key, value, *more
+        shared = [x is None or isinstance(x, numbers.Real) for x in given]
+        matrices = [x for x, same in zip(given, shared) if not same]
+        if all(x is value or x.ndim < value.ndim for x in matrices):
+            return jax.vmap(lambda own: each(query, key, own, *more))(value)
         batch = jnp.broadcast_shapes(*(x.shape[:-2] for x in matrices))
-        further = tuple(range(max(value.ndim - 2 - len(batch), 0)))
-        inner = tuple(axis - 2 - len(further) for axis in further)
-        batch = jnp.broadcast_shapes(batch, value.shape[len(further) : -2])
 
-        def of_one(value, *matrices):
-            own = iter(matrices)
-            query, key, *others = (x if shared else next(own) for x, shared in zip(arguments, same))
-            return function(query, key, value, *others)
+        def of_one(own):
+            own = iter(own)
+            return function(*(x if same else next(own) for x, same in zip(given, shared)))
 
-        rows = _flat(jnp.moveaxis(value, further, inner), batch, 2 + len(further))
-        of_one = jax.checkpoint(of_one, prevent_cse=False)
-        outputs = jax.lax.map(lambda own: of_one(*own), (rows, *(_flat(x, batch) for x in matrices)))
-        return jnp.moveaxis(outputs.reshape(*batch, *outputs.shape[1:]), inner, further)
+        outputs = jax.lax.map(jax.checkpoint(of_one, prevent_cse=False), [_flat(x, batch) for x in matrices])
+        return outputs.reshape(*batch, *outputs.shape[-2:])
 
     return each
 
 
-def _flat(x: Array, batch: tuple[int, ...], inner: int = 2) -> Array:
-    """x, but for its last `inner` dimensions broadcast to `batch`, with one dimension in place of those."""
-    shape = x.shape[-inner:]
-    return jnp.broadcast_to(x, (*batch, *shape)).reshape(math.prod(batch), *shape)
+def _flat(x: Array, batch: tuple[int, ...]) -> Array:
+    """x [..., a, b], broadcast to the leading dimensions `batch`, with one in their place."""
+    return jnp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(math.prod(batch), *x.shape[-2:])
 
 
 def _prepared(query: Array, key: Array, value: Array, mask: Mask) -> tuple:

@@ -83,9 +83,9 @@ def absent(key: Array, value: Array, mask: Mask) -> tuple[Array, Array, Array | 
     if mask.shape[-2] == 1:
         keep = jnp.swapaxes(mask, -1, -2)
         return jnp.where(keep, key, 0), jnp.where(keep, value, 0), None
-    finite = [jnp.isfinite(x).all(-1, keepdims=True) for x in (key, value)]
-    spoilt = (mask & ~jnp.swapaxes(finite[0] & finite[1], -1, -2)).any(-1, keepdims=True)
-    return jnp.where(finite[0], key, 0), jnp.where(finite[1], value, 0), spoilt
+    key_is_finite, value_is_finite = (jnp.isfinite(x).all(-1, keepdims=True) for x in (key, value))
+    spoilt = (mask & ~jnp.swapaxes(key_is_finite & value_is_finite, -1, -2)).any(-1, keepdims=True)
+    return jnp.where(key_is_finite, key, 0), jnp.where(value_is_finite, value, 0), spoilt
 
 
 def owe(output: Array, spoilt: Array | None) -> Array:

@@ -17,7 +17,7 @@ def product(request, monkeypatch):
     monkeypatch.setattr(similarity, "_MANY", 1)
     function, letters, shape = PRODUCTS[request.param]
     rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=shape) for shape in (shape, (2, 7, 3))]
+    arrays = [rng.normal(size=size) for size in (shape, (2, 7, 3))]
     return function, lambda a, b: jnp.einsum(letters, a, b), arrays
 
 
