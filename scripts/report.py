@@ -26,7 +26,7 @@ def _write(argv: list[str]) -> None:
     results, folder = load_results(map(Path, _RESULTS.value)), Path(_OUT.value)
     folder.mkdir(parents=True, exist_ok=True)
     findings = findings_of(results)
-    written = {"findings.md": page.markdown(findings)}
+    written = {"findings.md": page.markdown(findings, _RESULTS.value)}
     if _ONLY.value == "all":
         written["index.html"] = page.html(papers_of(results, findings), len(results))
     for name, text in written.items():

@@ -9,8 +9,8 @@ study=sizes     CMANP with other sizes; `quick` has 5000 steps:
     latents         L_I, what a block hands to the next, and
     block_latents   L_B, what each block reads the context with: 128 in `paper`, 8 in `quick`, where `base`
     width           of the latents, and of all else in the model: 64 where `base`
-study=blocks    CMANP and CMANP-AND, in `quick` until their order is that of `paper`: 25,000 steps, 15 to 25 minutes
-                each on one core
+study=blocks    CMANP and CMANP-AND, in `quick` until their order is that of `paper`: 25,000 steps, up to half an
+                hour each on one core
 
 CMANP-AND is trained once, on all targets at once. Its evaluation goes through `evaluation.block_sizes`, of which 46 is
 all targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predicting all points as one block. The text

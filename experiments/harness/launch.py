@@ -21,7 +21,7 @@ from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment, PyTree
 from experiments.harness.loop import Record, TrainSettings, train
-from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer, check_given
 from experiments.harness.parts import Parts, drop_parts, joined
 from experiments.harness.placement import Placement, build_placement, device_name, is_writer, on_host, wait_for_all
 from experiments.harness.provenance import provenance
@@ -90,6 +90,8 @@ def launch(
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
         config = _with_weights(config, given)
+    if options.tensorboard and (given or not hasattr(module, "build")):
+        raise UserError("--tensorboard: nothing is trained here")
     path = path or default_path(Path("runs"), config, options.overrides)
     if not options.restart:
         check_ownership(path, config)
@@ -148,7 +150,9 @@ def _training(
     """The training and evaluation of a config, everything checked that can be without a step. Raises UserError."""
     settings = build(TrainSettings, config.train, "config.train")
     evaluation, own = split_evaluation(config.evaluation)
-    optimizer = build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)
+    rule = build(OptimizerSettings, config.optimizer, "config.optimizer")
+    check_given(rule, options.overrides)
+    optimizer = build_optimizer(rule, settings.steps)
     batch = dict(batch_size=settings.batch_size, micro_batches=settings.micro_batches)
     placement = build_placement(config.train.placement, seeds=settings.seeds, **batch)
     experiment = module.build(config, own, options.data_dir)
@@ -177,7 +181,7 @@ def _training(
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        kept = Parts(path, writes=directory is not None and experiment.parts > 1)
+        kept = Parts(path, experiment.parts, writes=directory is not None and experiment.parts > 1)
         wait_for_all("parts read")  # before one of them is written
         metrics, examples = _evaluate(program, experiment, phases, data["test"], kept, console)
         return {

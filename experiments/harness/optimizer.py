@@ -1,6 +1,7 @@
 """The optax chain that a config's `optimizer` section describes."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import optax
 
@@ -49,6 +50,23 @@ _RULES = {
     "adamw": lambda s, rate: optax.adamw(rate, weight_decay=s.weight_decay),
     "sgd": lambda s, rate: optax.sgd(rate, momentum=s.momentum or None),
 }
+
+# Field -> the field that decides whether it is read, and of which values of that.
+_READ_WITH = {
+    "momentum": ("name", ("sgd",)),
+    "decay_begin": ("schedule", ("exponential", "drop")),
+    "decay_steps": ("schedule", ("exponential",)),
+    "decay_rate": ("schedule", ("exponential", "drop")),
+}
+
+
+def check_given(settings: OptimizerSettings, keys: Iterable[str]) -> None:
+    """Raises ConfigError where one of the keys of a command line sets what this rule or schedule does not read."""
+    for key in keys:
+        section, _, field = key.partition(".")
+        decides, values = _READ_WITH.get(field, ("name", ()))
+        if section == "optimizer" and field in _READ_WITH and (given := getattr(settings, decides)) not in values:
+            raise ConfigError(f"config.{key}: only {decides}={' or '.join(values)} reads it, this is {decides}={given}")
 
 
 def build_optimizer(settings: OptimizerSettings, steps: int) -> optax.GradientTransformation:

@@ -25,16 +25,19 @@ class Found(NamedTuple):
 
 
 class Parts:
-    """The parts that an earlier process left in a run folder, and those to come. One that is damaged is left out.
+    """The parts that an earlier process left in a run folder, and those to come.
+
+    Left out is one that is damaged, and one of an evaluation in another number of parts: of another device, say.
 
     Args:
       run: the run folder.
+      count: of the parts of a phase.
       writes: whether this process keeps what it computes.
     """
 
-    def __init__(self, run: Path, writes: bool):
-        self._folder, self._writes, self.found = run / EVALUATION, writes, {}
-        for path in self._folder.glob("*.npz"):
+    def __init__(self, run: Path, count: int, writes: bool):
+        self._folder, self._count, self._writes, self.found = run / EVALUATION, count, writes, {}
+        for path in self._folder.glob(f"*-of-{count}.npz"):
             with contextlib.suppress(*UNREADABLE), np.load(path) as file:
                 values = {name.removeprefix(_METRICS): file[name] for name in file if name.startswith(_METRICS)}
                 self.found[path.stem] = Found(values, float(file["wall_time_s"]))
@@ -45,8 +48,8 @@ class Parts:
         return sum(part.wall_time_s for part in self.found.values())
 
     def part(self, phase: str, number: int, compute: Callable[[str, int], Values]) -> Values:
-        """The part of this number of a phase: the one that was found, else compute(phase, number)."""
-        if (name := f"{phase}-{number}") in self.found:
+        """The part of this number, from 0, of a phase: the one that was found, else compute(phase, number)."""
+        if (name := f"{phase}-{number}-of-{self._count}") in self.found:
             return self.found[name].values
         started = time.monotonic()
         values = compute(phase, number)

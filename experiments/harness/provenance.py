@@ -50,12 +50,8 @@ def _module(root: Path, name: str) -> tuple[str, list[str]]:
     return _digest(tree), [name for name in names if name.split(".")[0] in ("kvq_jax", "experiments")]
 
 
-def source_digest(source: str) -> str:
-    """Sixteen hex digits of a Python source, the same for any comments, docstrings, layout and version of Python."""
-    return _digest(ast.parse(source))
-
-
 def _digest(tree: ast.Module) -> str:
+    """Sixteen hex digits of a module, the same for any comments, docstrings, layout and version of Python."""
     for node in ast.walk(tree):
         if isinstance(getattr(node, "body", None), list):
             node.body = [entry for entry in node.body if not _is_string(entry)]

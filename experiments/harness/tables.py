@@ -200,13 +200,20 @@ def render(table: Table, form: str, name: str) -> str:
     return choose(FORMATS, form, "--format")(table, name)
 
 
-def mark_best(column: Sequence[Cell], smaller_is_better: bool = True) -> list[Cell]:
-    """The column with its best cell marked, and every cell that is no further from it than the joint error of both."""
-    known = [cell for cell in column if cell.known]
+def mark_best(
+    column: Sequence[Cell], smaller_is_better: bool = True, judged: Sequence[Cell] | None = None
+) -> list[Cell]:
+    """The column with its best cell marked, and every cell that is no further from it than the joint error of both.
+
+    judged: the same numbers with their standard errors, where the column shows another spread.
+    """
+    judged = column if judged is None else judged
+    known = [cell for cell in judged if cell.known]
     if not known:
         return list(column)
     best = (min if smaller_is_better else max)(known, key=lambda cell: cell.mean)
-    return [dataclasses.replace(cell, best=cell.known and within_error(cell, best)) for cell in column]
+    marks = [cell.known and within_error(cell, best) for cell in judged]
+    return [dataclasses.replace(cell, best=mark) for cell, mark in zip(column, marks, strict=True)]
 
 
 def within_error(cell: Cell, other: Cell, errors: float = 1.0) -> bool:

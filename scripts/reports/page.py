@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jinja2
 
+from experiments.harness.findings import listed
 from experiments.harness.tables import Cell
 from scripts.reports.contents import PAPERS, Group, Paper, made
 
@@ -20,9 +21,13 @@ def html(papers: Sequence[Paper], count: int) -> str:
     return environment.get_template("page.html").render(papers=papers, presets=presets, count=count)
 
 
-def markdown(findings: Mapping[str, Sequence[Group]]) -> str:
-    """Every finding under its paper and its name; those that results contradict, or cannot tell, say so."""
-    lines = ["# What we found", "", "Every number here is read from `results/` by `python -m scripts.report`."]
+def markdown(findings: Mapping[str, Sequence[Group]], folders: Sequence[str]) -> str:
+    """Every finding under its paper and its name; those that results contradict, or cannot tell, say so.
+
+    folders: of the results.
+    """
+    read_from = listed([f"`{folder}/`" for folder in folders])
+    lines = ["# What we found", "", f"Every number here is read from {read_from} by `python -m scripts.report`."]
     for paper, groups in findings.items():
         if groups:
             lines += ["", f"## {PAPERS[paper]}"]

@@ -41,6 +41,7 @@ def test_the_library_alone_loads_and_predicts_in_the_readmes_lines(folder, tmp_p
     (lines,) = re.findall(r"```python\n(import kvq_jax\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(list(filter(None, lines.splitlines()))) == 3
     (named,) = re.findall(r'load\("(.*?)"\)', lines)
+    assert (ROOT / named).is_dir()
     code = f"""
 import importlib.util, jax.numpy as jnp, numpy as np
 from kvq_jax.models import Points

@@ -245,7 +245,7 @@ def test_a_run_goes_on_from_what_collect_kept_of_it_to_the_bit(runs, tmp_path):
 @pytest.mark.parametrize("best", [set(), {"best/5", "best/10"}])
 def test_collect_hands_over_what_the_run_needs(tmp_path, best):
     checkpoints = tmp_path / "runs" / "cell" / "checkpoints"
-    evaluated = checkpoints.with_name("evaluation") / "trained-0.npz"
+    evaluated = checkpoints.with_name("evaluation") / "trained-0-of-2.npz"
     evaluated.parent.mkdir(parents=True)
     evaluated.write_bytes(b"a part")
     for name in {"latest/5", "latest/20"} | best:

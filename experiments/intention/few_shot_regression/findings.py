@@ -38,7 +38,7 @@ def pixels(results: Sequence[Result]) -> Iterator[Finding]:
     number = Numbers(TABLES["intention/figure7_pixels"], results)
     *_, before, last = number.columns
     yield Finding(
-        f"On pixels of images it is the best at each of {listed(number.columns)} pixels too.",
+        f"Trained, Intention has the least error on pixels of images at each of {listed(number.columns)} pixels.",
         _best_at(number) == number.columns,
     )
     kept = {name: number(f"{name}, trained", last) / number(f"{name}, trained", before) for name in _names()}

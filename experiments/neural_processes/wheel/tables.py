@@ -80,8 +80,8 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
     caption = (
         "Cumulative regret by radius delta in percent of Uniform's mean in the same plays, lower is better: mean ± "
-        f"standard deviation over {plays(chosen.values())}. The best model of a column, and those whose deviations "
-        f"reach it, in bold. {_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
+        f"standard deviation over {plays(chosen.values())}. In bold the best model of a column and those within the "
+        f"joint deviation of it. {_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
     title = "Wheel bandit (CMANP paper, Table 7)" + (f": {reading}" if reading != PUBLISHED else "")

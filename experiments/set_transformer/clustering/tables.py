@@ -37,9 +37,10 @@ def run_table(results: Sequence[Result]) -> Table:
 def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Table:
     paper, columns, several_models = _PAPER[size], [], len(models) > 1
     for metric in _METRICS:
-        cells = [over_seeds(_metric(found.get(model), metric), decimals=4) for model in models]
-        columns.append(mark_best(cells, smaller_is_better=False) if several_models else cells)
-    own, best = list(found.values()), f"; {BEST}" if several_models else ""
+        summaries = [_metric(found.get(model), metric) for model in models]
+        cells = [over_seeds(summary, decimals=4) for summary in summaries]
+        columns.append(mark_best(cells, False, list(map(measured, summaries))) if several_models else cells)
+    own, best = list(found.values()), f"; {BEST}, over sets and seeds" if several_models else ""
     first = own[0]
     rows = [(name, _others(first, metrics, paper)) for name, metrics in _OTHERS.items()]
     for model, ll0, ll1, ari0, ari1 in zip(models, *columns):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, facts, seeds_of, several
-from experiments.harness.tables import BEST, Cell, Table, mark_best, over_seeds
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured, over_seeds
 from experiments.set_transformer.labels import described, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import MAX, printed
 
@@ -30,7 +30,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     summaries = [found[model].metrics["trained/mae"] if model in found else None for model in models]
     cells, best = [over_seeds(summary, decimals=4) for summary in summaries], ""
     if len(models) > 1:
-        cells, best = mark_best(cells), f"; {BEST}"
+        cells, best = mark_best(cells, judged=list(map(measured, summaries))), f"; {BEST}, over sets and seeds"
     tasks = [Cell(summary["sem_of_tasks"]) if summary else Cell() for summary in summaries]
     rows = [(label_of(model), [*own, printed(MAX.get(model))]) for model, *own in zip(models, cells, tasks)]
     own = list(found.values())

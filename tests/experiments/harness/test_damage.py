@@ -168,14 +168,14 @@ def test_damage_that_a_run_goes_on_over(config, copy, kept):
 
 @pytest.fixture
 def in_parts(monkeypatch, config, line):
-    """(folder, part to be killed in) -> the result of a run whose test data are evaluated in three parts, how many."""
+    """(folder, part to be killed in, count) -> the result of a run evaluated in so many parts, and how many it made."""
     test = np.arange(6, dtype=np.float32)
     evaluate = lambda variables, data, key: {"error": (variables["params"]["w"] - data) ** 2}
-    parted = dict(parts=3, part=functools.partial(part_of, parts=3))
-    split = dataclasses.replace(line, data=line.data | {"test": test}, evaluate=evaluate, **parted)
-    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: split)
 
-    def started(folder, killed_in=None):
+    def started(folder, killed_in=None, count=3):
+        parted = dict(parts=count, part=functools.partial(part_of, parts=count))
+        split = dataclasses.replace(line, data=line.data | {"test": test}, evaluate=evaluate, **parted)
+        monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: split)
         computed = []
 
         @contextlib.contextmanager
@@ -205,22 +205,31 @@ def test_an_evaluation_goes_on_with_the_part_it_was_killed_in(in_parts, tmp_path
     folder = tmp_path / "killed"
     in_parts(folder, killed_in=3)
     parts = sorted((folder / "evaluation").iterdir())
-    assert [part.name for part in parts] == ["trained-0.npz", "trained-1.npz"]
+    assert [part.name for part in parts] == ["trained-0-of-3.npz", "trained-1-of-3.npz"]
     again, computed = in_parts(shutil.copytree(folder, tmp_path / "again"))
     assert computed == 1 and again["metrics"] == whole["metrics"]
     for how in DAMAGES:
         copied = shutil.copytree(folder, tmp_path / how)
-        damage(copied / "evaluation" / "trained-1.npz", how)
+        damage(copied / "evaluation" / "trained-1-of-3.npz", how)
         again, computed = in_parts(copied)
         assert computed == 2 and again["metrics"] == whole["metrics"]
+
+
+def test_parts_of_an_evaluation_in_another_number_of_parts_are_not_used(in_parts, tmp_path):
+    """They have other tasks."""
+    whole, _ = in_parts(tmp_path / "whole")
+    in_parts(tmp_path / "killed", killed_in=4, count=6)
+    again, computed = in_parts(tmp_path / "killed")
+    assert computed == 3 and again["metrics"] == whole["metrics"]
 
 
 def test_parts_of_another_state_are_not_used_and_their_time_counts(in_parts, tmp_path):
     folder = tmp_path / "killed"
     in_parts(folder, killed_in=3)
-    with np.load(folder / "evaluation" / "trained-0.npz") as file:
+    part = folder / "evaluation" / "trained-0-of-3.npz"
+    with np.load(part) as file:
         arrays = dict(file)
-    np.savez(folder / "evaluation" / "trained-0.npz", **arrays | {"wall_time_s": 1000.0, "metrics/error": [[0.0, 0.0]]})
+    np.savez(part, **arrays | {"wall_time_s": 1000.0, "metrics/error": [[0.0, 0.0]]})
     again, _ = in_parts(shutil.copytree(folder, tmp_path / "as it was found"))
     assert again["wall_time_s"] > 1000
     shutil.rmtree(folder / "checkpoints")  # so that it is trained anew

@@ -71,6 +71,8 @@ def test_what_cannot_be_measured_leaves_nothing(config, tmp_path):
     config.measurement.size = -1
     with pytest.raises(ConfigError, match="size: -1 is negative"):
         run(config, tmp_path / "run")
+    with pytest.raises(UserError, match="--tensorboard: nothing is trained here"):
+        run(config, tmp_path / "run", tensorboard=True)
     config.train = {"steps": 1}
     with pytest.raises(ConfigError, match="unknown section of the config 'train'"):
         run(config, tmp_path / "run")

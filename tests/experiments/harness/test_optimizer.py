@@ -6,7 +6,7 @@ import pytest
 
 from configs import common
 from experiments.harness.errors import ConfigError
-from experiments.harness.optimizer import OptimizerSettings, build_optimizer
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer, check_given
 
 
 def updates(gradients, steps=10, params=2.0, **section):
@@ -70,6 +70,22 @@ def test_warmup_then_cosine_to_zero():
 def test_refuses(section, message):
     with pytest.raises(ConfigError, match=message):
         build_optimizer(OptimizerSettings(**common.optimizer(**section)), 10)
+
+
+@pytest.mark.parametrize(
+    "section, field, message",
+    [
+        (dict(name="adam", momentum=0.9), "momentum", "only name=sgd reads it, this is name=adam"),
+        (dict(name="sgd", decay_rate=0.5), "decay_rate", "only schedule=exponential or drop reads it"),
+        (dict(name="sgd", schedule="drop", decay_steps=3), "decay_steps", "only schedule=exponential reads it"),
+    ],
+)
+def test_a_command_line_sets_only_what_is_read(section, field, message):
+    """What a preset sets stands: another rule or schedule may be chosen for it."""
+    settings = OptimizerSettings(**common.optimizer(learning_rate=1e-3, **section))
+    with pytest.raises(ConfigError, match=f"config.optimizer.{field}: {message}"):
+        check_given(settings, ["train.steps", f"optimizer.{field}"])
+    check_given(settings, ["optimizer.learning_rate", f"model.{field}"])
 
 
 def test_a_rate_that_drops_once():

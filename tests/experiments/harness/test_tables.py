@@ -128,3 +128,8 @@ def test_best_includes_those_within_the_joint_error():
     column = [Cell(1.0, 0.3), Cell(1.4, 0.3), Cell(2.0, 0.3), Cell()]
     assert [cell.best for cell in mark_best(column)] == [True, True, False, False]
     assert [cell.best for cell in mark_best(column, smaller_is_better=False)] == [False, False, True, False]
+    shown = [Cell(mean, spread) for mean, spread in ((1.0, 9.0), (1.1, None), (5.0, 9.0), (None, None))]
+    marked = mark_best(shown, judged=column)
+    assert [cell.best for cell in marked] == [True, True, False, False] and marked == [
+        Cell(cell.mean, cell.error, best) for cell, best in zip(shown, (True, True, False, False))
+    ]

@@ -59,7 +59,7 @@ def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        (dict(cloud="nothing.obj"), DataError, "no point cloud .*nothing.obj"),
+        (dict(cloud="nothing.obj"), DataError, "pass --data_dir"),
         (dict(cloud_points=4), ConfigError, "config.evaluation.cloud_points: 4 is not between the 5"),
         (dict(task=dict(dimension=4)), ConfigError, "dimension is 2 or 3"),
         (dict(task=dict(scale=(2.0, 1.0))), ConfigError, "config.task.scale: .* the lowest before the highest"),
@@ -68,6 +68,11 @@ def test_examples_carry_a_cloud_through_the_map(dimension, tmp_path):
 def test_settings_are_checked(change, error, message):
     with pytest.raises(error, match=message):
         build(**change)
+
+
+def test_a_cloud_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match="no point cloud .*nothing.obj"):
+        build(data_dir=str(tmp_path), cloud="nothing.obj")
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,16 @@ def test_longer_runs_stand_beside_the_search_and_not_in_it():
     assert not finding.holds
 
 
+def test_the_order_of_the_models_is_that_of_each_dimension():
+    """By the errors of size 2, of which one is reached in one dimension: all others are '> 2'."""
+    best = dict(intention=0.01, attention=0.9, neural_process=0.9, mlp=0.9)
+    worst = dict(intention=0.9, attention=0.9, neural_process=0.9, mlp=0.01)
+    for errors, holds in ((best, True), (worst, False)):
+        runs = [content(model, d, 2, mean if d == 2 else 0.9) for model, mean in errors.items() for d in (2, 3)]
+        found = list(FINDINGS["intention/figure3"](results(*runs)))
+        assert [finding.holds for finding in found] == [holds, holds]
+
+
 def test_figure3_without_results_or_with_two_thresholds(tmp_path):
     assert TABLES["intention/figure3"]([]) is None
     with pytest.raises(UserError, match="there are none"):
