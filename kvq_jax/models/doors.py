@@ -101,8 +101,8 @@ def _of_points(name: str, points: Points) -> Iterator[str]:
         return
     if not hasattr(mask, "shape") or not jnp.issubdtype(mask.dtype, jnp.bool_):
         yield f"{name}.mask is boolean (True = there), not {getattr(mask, 'dtype', type(mask).__name__)}"
-    if not mask.shape or mask.shape != x.shape[:-1][-len(mask.shape) :]:  # one mask may serve all of a batch
-        yield f"{name}.mask {mask.shape} is not {name}.x without its last dimension: {shapes}"
+    if mask.shape not in (x.shape[:-1], x.shape[-2:-1]):
+        yield f"{name}.mask {mask.shape} is not {name}.x without its last dimension, nor one for all tasks: {shapes}"
 
 
 def _of_pairs(arrays: dict[str, jax.Array], what: str, key: Callable[[jax.Array], Any]) -> Iterator[str]:

@@ -78,7 +78,8 @@ class IntentionRegressor(Initialised, Regressor):
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         context, target_x = positions(context, target_x, self.fourier_levels)
-        regress = choose({"identity": _regress_values, "shared": _regress_encoded_values}, self.value, "value encoder")
+        readings = {"identity": self._regress_values, "shared": self._regress_encoded_values}
+        regress = choose(readings, self.value, "value encoder")
         encode = self.mlp(self.key_features, "key_encoder", activate_final=self.activate_final)
         mixer = Mixer(self.op, name="mixer")
 
@@ -88,21 +89,21 @@ class IntentionRegressor(Initialised, Regressor):
             weights = mixer.weights(key, value, mask=context.mask)  # [..., d, k]
             columns = jnp.swapaxes(weights, -1, -2)
             gain = parameter(self, "weight_gain", nn.initializers.zeros, ())
-            changed = MLP((*self.weight_features, columns.shape[-1]), name="weight_encoder")(columns)
+            changed = self.mlp((*self.weight_features, columns.shape[-1]), "weight_encoder")(columns)
             return matmul(query, weights + gain * jnp.swapaxes(changed, -1, -2))
 
         return regress(encode, read, context, target_x)
 
+    @nn.nowrap
+    def _regress_values(self, encode, read, context: Points, target_x):
+        key = encode(context.x)
+        return read(encode(target_x), key, context.y.astype(key.dtype))
 
-def _regress_values(encode, read, context: Points, target_x):
-    key = encode(context.x)
-    return read(encode(target_x), key, context.y.astype(key.dtype))
-
-
-def _regress_encoded_values(encode, read, context: Points, target_x):
-    width = max(context.x.shape[-1], context.y.shape[-1])
-    key, value, query = (encode(_pad_features(x, width)) for x in (context.x, context.y, target_x))
-    return MLP((context.y.shape[-1],), name="value_decoder")(read(query, key, value))
+    @nn.nowrap
+    def _regress_encoded_values(self, encode, read, context: Points, target_x):
+        width = max(context.x.shape[-1], context.y.shape[-1])
+        key, value, query = (encode(_pad_features(x, width)) for x in (context.x, context.y, target_x))
+        return self.mlp((context.y.shape[-1],), "value_decoder")(read(query, key, value))
 
 
 class AttentionRegressor(Initialised, Regressor):

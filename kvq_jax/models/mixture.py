@@ -22,8 +22,8 @@ def mixture_of(output: Array, dimension: int, min_std: float = 1e-6, there: Arra
     """The mixture that a row for each component describes: a logit, D coordinates, and D or 1 standard deviations.
 
     output [..., K, 1 + D + D] or [..., K, 1 + D + 1], whose deviations pass through softplus (Lee et al. 2019,
-    Section 5.3); min_std keeps them away from 0. Components that there [..., K] leaves out have the weight 0. Raises
-    ValueError for another width.
+    Section 5.3); min_std keeps them away from 0. Components that there [..., K] leaves out have the weight 0; it
+    leaves one at least. Raises ValueError for another width.
     """
     widths = (1 + 2 * dimension, 2 + dimension)
     if output.shape[-1] not in widths:

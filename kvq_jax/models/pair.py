@@ -22,7 +22,7 @@ class PairRegressor(Initialised, Regressor):
     point cloud; here each pair and each query has a row of its own. The paper's 5 heads do not divide its width: as in
     AttentionRegressor, each head is head_features wide.
 
-    Raises ValueError if shapes disagree or a name is unknown.
+    Raises ValueError if shapes disagree, a name is unknown, or heads have no width.
     """
 
     key_features: Sequence[Count] = (128, 128)
@@ -31,11 +31,13 @@ class PairRegressor(Initialised, Regressor):
     decoder_features: Sequence[Count] = (128, 128)  # then one more layer, to dy
     op: Op = FrozenDict(name="intention", alpha=0.1, alpha_kind="softplus")
     num_heads: Natural = 0
-    head_features: Natural = 0
+    head_features: Natural = 0  # width of a head, where there are any
     scaling: str = "none"  # of the heads, a name of kvq_jax.nn.SCALINGS
 
     @nn.compact
     def __call__(self, context, target_x, target_mask=None, *, key=None):
+        if self.num_heads and not self.head_features:
+            raise ValueError(f"num_heads={self.num_heads} needs head_features, the width of each")
         x, y, mask = context
         key = self.mlp(self.key_features, "key_encoder")(x, y)
         value = self.mlp(self.value_features, "value_encoder")(x, y)

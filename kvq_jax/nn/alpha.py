@@ -62,9 +62,9 @@ class Alpha(Block):
     Raises ValueError if the kind is unknown or `initial` is outside its range, and for 'set' without keys and values.
     """
 
-    kind: str = "softplus"
-    initial: float = 1e-3
-    shape: Sequence[int] = ()
+    kind: str = "softplus"  # one of the four above
+    initial: float = 1e-3  # where alpha starts
+    shape: Sequence[int] = ()  # (): one alpha; (H,): one in each head
     features: Sequence[int] = (64,)  # hidden layers of 'set'
 
     @nn.compact

@@ -27,7 +27,7 @@ class GridAttention(Block):
     op: Op = "softmax"
     out_features: int | None = None  # None: num_heads * head_features
     axes: int = 2  # 2: images, 3: video
-    query_sizes: Sequence[int] | None = None
+    query_sizes: Sequence[int] | None = None  # of the grid of learnt queries; None: self-attention
     scaling: str = "head"
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"

@@ -129,7 +129,7 @@ class Convolution(Block):
     """
 
     features: int
-    size: int = 3
+    size: int = 3  # pixels of a side of the window, odd
     stride: int = 1
 
     @nn.compact
@@ -213,7 +213,7 @@ class ResNet12(Block):
 
     features: Sequence[Count] = (64, 160, 320, 640)
     statistics: str = "transductive"  # a name of STATISTICS
-    pool: bool = False
+    pool: bool = False  # whether the features are their mean over positions
     drop_rate: Part = 0.0  # with a random stream 'dropout'
     drop_size: Count = 5  # of the squares of DropBlock
 

@@ -31,7 +31,7 @@ class LearnableQueryAttention(Block):
     scaling: str = "head"  # a name of kvq_jax.nn.SCALINGS
     use_bias: bool = True
     use_output: bool = True
-    query_init: nn.initializers.Initializer = nn.initializers.normal(1.0)
+    query_init: nn.initializers.Initializer = nn.initializers.normal(1.0)  # of the queries
     kernel_init: KernelInit = "lecun_normal"
     bias_init: BiasInit = "zeros"
 

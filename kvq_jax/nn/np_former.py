@@ -29,7 +29,7 @@ class NPFormerLayer(ResidualLayer):
 
     embed_features: int = 1024
     context_features: int = 1024  # of e_C, hidden and output
-    embed_input: bool = False
+    embed_input: bool = False  # whether relu(e_X(X)) comes first
 
     def mix(self, x: Array, mask: Array | None) -> Array:
         linear = functools.partial(Linear, **self.inits)

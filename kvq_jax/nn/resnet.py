@@ -44,8 +44,8 @@ class ResNet(Block):
     'batch_stats').
     """
 
-    blocks: Sequence[int] = RESNETS["ResNet-34"]
-    width: int = 64
+    blocks: Sequence[int] = RESNETS["ResNet-34"]  # of each stage
+    width: int = 64  # of the first stage; each further one is twice as wide
     classes: int = 0  # outputs of the linear layer behind the features, 1000 for ImageNet; 0: there is none
 
     @nn.compact

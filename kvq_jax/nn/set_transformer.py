@@ -185,8 +185,8 @@ class PMA(SetBlock):
     it. Raises as `MAB`.
     """
 
-    num_seeds: Count = 1
-    use_rff: bool = False
+    num_seeds: Count = 1  # rows of the output
+    use_rff: bool = False  # whether an rFF comes before the attention
 
     @nn.compact
     def __call__(self, z: Array, *, mask: Array | None = None) -> Array:

@@ -22,7 +22,7 @@ class VGG(Block):
     Raises ValueError for images too small to be halved by every stage, and for stages that do not fit each other.
     """
 
-    convolutions: Sequence[Count] = (2, 2, 3, 3, 3)
+    convolutions: Sequence[Count] = (2, 2, 3, 3, 3)  # of each stage
     features: Sequence[Count] = (64, 128, 256, 512, 512)
     classes: int = 0  # outputs of the linear layer behind the features; 0: there is none
 

@@ -108,12 +108,12 @@ class SoftplusIntensity(NamedTuple):
         return jax.nn.logsumexp(self.log_intensities(time), -1)
 
     def compensator(self, time: Array) -> Array:
-        """The integral of the intensity from 0 to times [...]."""
-        return self._until(self._scaled(time))
+        """The integral of the intensity from 0 to times [...], which may be infinite."""
+        return self._at(lambda time: self._until(self._scaled(time)), time, self._left(jnp.zeros_like(self.unit)))
 
     def log_prob(self, time: Array) -> Array:
-        """Log density at times [...]."""
-        return self.log_intensity(time) - self.compensator(time)
+        """Log density at times [...]; of an infinite one -infinity."""
+        return self._at(lambda time: self.log_intensity(time) - self._until(self._scaled(time)), time, -jnp.inf)
 
     def log_survival(self, time: Array) -> Array:
         """log P(later than these times [...], or never)."""
@@ -160,6 +160,12 @@ class SoftplusIntensity(NamedTuple):
 
         total = _summed(density, self._grid())
         return jnp.log(jnp.maximum(total / total.sum(-1, keepdims=True), jnp.finfo(total.dtype).tiny))
+
+    def _at(self, function: Callable[[Array], Array], time: Array, limit: Array | float) -> Array:
+        """function(times [...]), and `limit`, without a gradient, where they are infinite."""
+        time = jnp.asarray(time, self.start.dtype)
+        known = jnp.isfinite(time)
+        return jnp.where(known, function(jnp.where(known, time, 1)), lax.stop_gradient(limit))
 
     def _scaled(self, time: Array) -> Array:
         return jnp.asarray(time, self.start.dtype) / self.unit

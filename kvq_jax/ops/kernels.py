@@ -53,7 +53,7 @@ def matern(x: Array, y: Array, gamma: Scalar, *, twice_nu: int) -> Array:
     With u = sqrt(2 nu) |x - y| / length and length = 1 / sqrt(2 gamma): exp(-u) times 1, 1 + u or 1 + u + u^2 / 3
     (Rasmussen and Williams 2006, Eq. 4.17). For nu to infinity it becomes `gaussian` of the same gamma.
     """
-    u = jnp.sqrt(twice_nu * 2 * gamma) * _safe_sqrt(squared_distance(x, y))
+    u = jnp.sqrt(twice_nu * 2 * gamma) * least_squares.root(squared_distance(x, y))
     return MATERN[twice_nu](u) * jnp.exp(-u)
 
 
@@ -98,7 +98,7 @@ def by_variance(kernel: Kernel, key: Array, keep: Array | None) -> Array | float
     )
     # Keys of one point are as far from their mean as rounding puts it.
     spread = jnp.where(variance > (4 * jnp.finfo(key.dtype).eps) ** 2 * square, variance, 0)
-    return kernel.by_variance(key.shape[-1], least_squares.positive(spread))
+    return kernel.by_variance(max(key.shape[-1], 1), least_squares.positive(spread))
 
 
 def by_median(kernel: Kernel, key: Array, keep: Array | None) -> Array | float:
@@ -128,8 +128,8 @@ def bind(
     """A kernel (x, y) -> [..., M, N] from a name and a width.
 
     Rules for the width see the keys [..., N, d] that keep [..., N, 1] (None: all) counts; where these are one point
-    they give gamma = 1. An array gamma is [..., 1, 1]. A callable is itself the kernel. Raises ValueError for an
-    unknown kernel or rule, or a number gamma that is not positive.
+    its variance, or its typical distance, counts as 1. An array gamma is [..., 1, 1]. A callable is itself the kernel.
+    Raises ValueError for an unknown kernel or rule, or a number gamma that is not positive.
     """
     if callable(kernel):
         return kernel
@@ -181,8 +181,3 @@ def kernel_intention(
         return matmul(transpose(linalg.solve(gram, transpose(cross))), value)
 
     return least_squares.fit(run, query, key, value, mask, scalars=(alpha, gamma))
-
-
-def _safe_sqrt(x: Array) -> Array:
-    """Square root with derivative 0 at 0."""
-    return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1)), 0)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from kvq_jax.ops import linalg
+from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
 from kvq_jax.ops.masks import Mask, Scalar, check_positive
 from kvq_jax.ops.streaming_intention import present_rows
@@ -62,8 +62,7 @@ def rls_update(
     age = jnp.flip(jnp.cumsum(jnp.flip(alive, -1), -1), -1)
     factor = jnp.asarray(forgetting, key.dtype)[..., None]
     c = factor ** (age - alive) * (1 if weight is None else weight)
-    counts = c > 0
-    root = jnp.where(counts, jnp.sqrt(jnp.where(counts, c, 1)), 0)[..., None]  # a finite gradient at weight 0
+    root = least_squares.root(c)[..., None]
     key, value = root * key, root * value
     inverse = state.inverse / (factor ** age[..., :1])[..., None]
 

@@ -10,6 +10,7 @@ from jax import Array, lax
 from kvq_jax.models.event_processes.base import Forecast
 from kvq_jax.nn import Block, Linear
 from kvq_jax.nn.mlp import parameter
+from kvq_jax.nn.predictions import at_least_float32
 from kvq_jax.nn.waiting_times import LogNormalMixture, SoftplusIntensity
 
 LOG_SCALES = (-5.0, 3.0)  # of a component, in units of log_std
@@ -23,15 +24,15 @@ class MixtureHead(Block):
     """
 
     num_marks: int
-    components: int
-    log_mean: float
-    log_std: float
+    components: int  # of the mixture
+    log_mean: float  # mean of the log gaps of the data
+    log_std: float  # and their standard deviation
 
     @nn.compact
     def __call__(self, hidden: Array, elapsed: Array) -> Forecast:
         """hidden [..., D], elapsed [...] -> a forecast [...]."""
-        logits = wide(Linear(self.num_marks, name="mark")(hidden))
-        loc, log_scale, weight = jnp.split(wide(Linear(3 * self.components, name="mixture")(hidden)), 3, -1)
+        logits = at_least_float32(Linear(self.num_marks, name="mark")(hidden))
+        loc, log_scale, weight = jnp.split(at_least_float32(Linear(3 * self.components, name="mixture")(hidden)), 3, -1)
         log_scale += lax.stop_gradient(jnp.clip(log_scale, *LOG_SCALES) - log_scale)
         loc, scale = self.log_mean + self.log_std * loc, self.log_std * jnp.exp(log_scale)
         return Forecast(LogNormalMixture(jax.nn.log_softmax(weight), loc, scale), logits)
@@ -46,22 +47,18 @@ class IntensityHead(Block):
     """
 
     num_marks: int
-    time_scale: float
-    by_mark: bool
+    time_scale: float  # what times are divided by
+    by_mark: bool  # whether each mark has its intensity
 
     @nn.compact
     def __call__(self, hidden: Array, elapsed: Array) -> Forecast:
         """hidden [..., D], elapsed [...] -> a forecast [...]."""
         kinds = self.num_marks if self.by_mark else 1
-        start = wide(Linear(kinds, name="intensity")(hidden))
-        alpha = wide(parameter(self, "alpha", nn.initializers.constant(-0.1), (kinds,)))
-        beta = jax.nn.softplus(wide(parameter(self, "beta", nn.initializers.constant(math.log(math.e - 1)), (kinds,))))
+        start = at_least_float32(Linear(kinds, name="intensity")(hidden))
+        alpha = at_least_float32(parameter(self, "alpha", nn.initializers.constant(-0.1), (kinds,)))
+        start_of_beta = nn.initializers.constant(math.log(math.e - 1))
+        beta = jax.nn.softplus(at_least_float32(parameter(self, "beta", start_of_beta, (kinds,))))
         slope = alpha / (elapsed[..., None].astype(start.dtype) + 1)
-        logits = None if self.by_mark else wide(Linear(self.num_marks, name="mark")(hidden))
+        logits = None if self.by_mark else at_least_float32(Linear(self.num_marks, name="mark")(hidden))
         unit = jnp.full(start.shape[:-1], self.time_scale, start.dtype)
         return Forecast(SoftplusIntensity(start, slope, jnp.broadcast_to(beta, start.shape), unit), logits)
-
-
-def wide(x: Array) -> Array:
-    """x in float32 at least: what likelihoods are computed in."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))

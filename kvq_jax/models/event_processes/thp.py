@@ -86,7 +86,7 @@ class THPMixture(EventProcess):
     dropout: Part = 0.1  # of the layers' residual branches
     op: Op = "softmax"
     use_gap: bool = False  # whether the embedding of an event also holds its log gap
-    components: Count = 16  # of the mixture
+    components: Count = 16  # of the mixture; THP has none
 
     def setup(self):
         self.start = parameter(self, "start", nn.initializers.normal(1.0), (self.features,))

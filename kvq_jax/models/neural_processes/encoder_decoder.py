@@ -59,7 +59,7 @@ class EncoderDecoder(NeuralProcess):
 
     def setup(self):
         self.encoder, self.pooling = self._encoder(), self._pool(self._summary_features())
-        self.decoder = Decoder(2 * self.dim_y, self.hidden, self.decoder_depth, **self._inits())
+        self.decoder = Decoder(2 * self.dim_y, self.hidden, self.decoder_depth, **self.inits)
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """The loss over the N + M points of context and target, [...]; see `loss_of_points`."""
@@ -101,10 +101,7 @@ class EncoderDecoder(NeuralProcess):
         return self.hidden
 
     def _pool(self, features: int, **fields) -> PoolingEncoder:
-        return PoolingEncoder(features, self.hidden, self.pre_depth, self.post_depth, **fields, **self._inits())
-
-    def _inits(self) -> dict:
-        return dict(kernel_init=self.kernel_init, bias_init=self.bias_init)
+        return PoolingEncoder(features, self.hidden, self.pre_depth, self.post_depth, **fields, **self.inits)
 
 
 class Cache(NamedTuple):
@@ -183,7 +180,7 @@ class Attentive(EncoderDecoder):
 
     def _encoder(self):
         depths, attention = (self.value_depth, self.key_depth), (self.num_heads, self.op, self.scaling)
-        return CrossAttentionEncoder(self.hidden, *depths, *attention, self.self_attention, **self._inits())
+        return CrossAttentionEncoder(self.hidden, *depths, *attention, self.self_attention, **self.inits)
 
     def _pool(self, features: int) -> PoolingEncoder:
         return super()._pool(features, self_attention=self.self_attention, num_heads=self.num_heads)

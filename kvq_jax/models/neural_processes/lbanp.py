@@ -95,10 +95,18 @@ class JointProcess(JointHead, LevelProcess):
 
     The training loss is the joint negative log-likelihood, not divided by the number of targets; `log_likelihood`
     divides by it. `unused_predictor` keeps the predictor that the released code has and never uses: parameters without
-    gradient, so that parameter counts agree.
+    gradient, so that parameter counts agree. `bound` limits deviations here; `std_map` and `std_floor` are of marginal
+    predictions.
+
+    Raises ValueError for another std_map or std_floor than the default, too.
     """
 
     unused_predictor: bool = True
+
+    def setup(self):
+        super().setup()
+        if (self.std_map, self.std_floor) != (LevelProcess.std_map, LevelProcess.std_floor):
+            raise ValueError("std_map and std_floor are of marginal predictions: bound=True limits joint ones")
 
     def predict(self, encodings: jax.Array, target_mask: jax.Array | None) -> Distribution:
         """A multivariate normal with batch [...] and event [M dim_y]."""
@@ -134,7 +142,7 @@ class EQTNP(LevelProcess):
 class LatentLayer(Block):
     """L' = SelfAttention(CrossAttention(L, D)), each with its GEGLU: a layer of LBANP's encoder (Section 3.1)."""
 
-    block: Callable[..., PerceiverBlock]
+    block: Callable[..., PerceiverBlock]  # its attentions, made with further fields
 
     @nn.compact
     def __call__(self, latents: jax.Array, context: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:

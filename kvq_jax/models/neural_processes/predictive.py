@@ -41,14 +41,14 @@ def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.
 
 def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Independent normals: mean and std [..., M, dy]."""
-    known = not_jax_tracer(mean)
+    known = not_jax_tracer(mean) and mean.size > 0
     return FactorisedNormal(dist.Normal(mean, std, validate_args=known), 1, validate_args=known)
 
 
 def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Equal weights on K factorised distributions, mixed in each point: mean and std [K, ..., M, dy]."""
     mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
-    known = not_jax_tracer(mean)
+    known = not_jax_tracer(mean) and mean.size > 0
     weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=known)
     return Mixture(weights, factorised(mean, std), validate_args=known)
 
@@ -58,6 +58,8 @@ def log_prob(predictive: dist.Distribution, y: jax.Array, mask: jax.Array | None
 
     In a joint distribution each absent target is independent with variance 1; its density is divided out.
     """
+    if y.shape[-2] == 0:
+        return jnp.zeros(y.shape[:-2], y.dtype)
     if predictive.batch_shape != y.shape[:-2]:  # not joint
         of_point = predictive.log_prob(y if mask is None else jnp.where(mask[..., None], y, 0))
         return jnp.sum(of_point if mask is None else jnp.where(mask, of_point, 0), -1)

@@ -215,6 +215,8 @@ class TNPA(MarginalProcess):
         model, variables = self.unbind()
         order_key, noise_key = jax.random.split(need_key(key, "a rollout of TNPA"))
         size, (*batch, total, _) = context.x.shape[-2], target_x.shape
+        if total == 0:
+            return (jnp.zeros((self.samples, *batch, 0, self.dim_y)),) * 3
         order = jnp.broadcast_to(jnp.arange(total), (self.samples, *batch, total))
         if self.permute:
             order = jax.random.permutation(order_key, order, axis=-1, independent=True)

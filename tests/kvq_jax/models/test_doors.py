@@ -25,6 +25,7 @@ CONTEXTS = [
     (Points(X[0], Y[0, :, 0]), "context.y has shape (5,): expected [..., points, features]"),
     (Points(X, Y[:, :4]), "context.x and context.y differ before their last dimension"),
     (Points(X, Y, MASK[:, :4]), "context.mask (2, 4) is not context.x without its last dimension"),
+    (Points(X[None], Y[None], MASK), "context.mask (2, 5) is not context.x without its last"),
     (Points(X, Y, X[..., 0]), "context.mask is boolean (True = there), not float32"),
     (Points(X, Y, MASK.tolist()), "context.mask is boolean (True = there), not list"),
     (GOOD._replace(x=jnp.ones((2, 5, 2))), "context.x and target_x differ in more than the number of points"),

@@ -194,6 +194,13 @@ def test_alpha_may_be_a_function_of_the_context(name):
     close(prediction, run(fixed, variables, *tasks(2)))
 
 
+@pytest.mark.parametrize("fields", [dict(value="shared"), dict(weight_features=(4,))])
+def test_all_linear_layers_have_the_initialisers_of_the_model(fields):
+    model = IntentionRegressor((8,), bias_init="zeros", **fields)
+    biases = [leaf for path, leaf in jax.tree.leaves_with_path(model.init(KEY, *tasks())) if path[-1].key == "bias"]
+    assert len(biases) >= 2 and not any(leaf.any() for leaf in biases)
+
+
 def test_an_op_without_weights_cannot_encode_them():
     with pytest.raises(ValueError, match="softmax has no weights: expected one of intention"):
         IntentionRegressor((4,), weight_features=(3,), op="softmax").init(KEY, *tasks())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, Regressor, family
+from kvq_jax.models.neural_processes import predictive
 from tests.kvq_jax.nn.drawing import draw, start
 
 KEY = jax.random.key(0)
@@ -199,6 +200,13 @@ def no_context_and_no_targets_are_allowed(name):
     finite(learnt(variables, context, masked(target, NOBODY[:M])))
 
 
+def no_targets_have_no_likelihood(name):
+    variables, scores, _, _ = row(name)
+    context, _ = tasks(name)
+    of_none = jax.eval_shape(scores, variables, context, points(0, len(context.x)))
+    assert {score.shape for score in of_none.values()} == {(len(context.x),)}
+
+
 def no_points_are_a_context_of_absent_points(name):
     variables, scores, _, learnt = row(name)
     context, target = tasks(name)
@@ -220,6 +228,7 @@ LAWS = (
     a_masked_point_holds_anything,
     a_masked_point_is_absent_and_leading_axes_are_loops,
     no_context_and_no_targets_are_allowed,
+    no_targets_have_no_likelihood,
     no_points_are_a_context_of_absent_points,
     scores_have_finite_gradients,
 )
@@ -236,6 +245,15 @@ def laws_of(name):
 @pytest.mark.parametrize("law, name", [(law, name) for name in MODELS for law in laws_of(name)])
 def test_law(law, name):
     law(name)
+
+
+@pytest.mark.parametrize("name", ["cnp", "np", "tnp_a"])
+def test_no_targets_outside_of_a_compiled_program(name):
+    """A factorised distribution, a mixture, and a rollout."""
+    model, nothing = narrow(MODELS[name]), points(0)
+    prediction = model.apply(row(name)[0], points(N), nothing.x, key=KEY)
+    assert prediction.mean.shape == prediction.sample(KEY).shape == (0, 1)
+    assert predictive.log_prob(prediction, nothing.y, None) == 0
 
 
 @each_model

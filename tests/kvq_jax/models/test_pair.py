@@ -92,5 +92,7 @@ def test_intention_of_encoded_pairs_written_out():
 
 def test_shapes_are_checked():
     x, y, target = task()
+    with pytest.raises(ValueError, match="num_heads=5 needs head_features"):
+        PairRegressor(num_heads=5).init(KEY, Points(x, y), target)
     with pytest.raises(ValueError, match="context.x and target_x differ"):
         jax.eval_shape(SMALL["intention"].init, KEY, Points(x, y), target[:, :1])

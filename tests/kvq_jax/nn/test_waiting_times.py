@@ -136,6 +136,11 @@ def test_samples_have_the_law(name):
     drawn = np.asarray(jax.jit(lambda law: law.sample(jax.random.key(3)))(many))
     here = np.isfinite(drawn)
     assert abs((~here).mean() - law.never) < 4 * math.sqrt(0.25 / 4000)
+    if not here.all():
+        never = np.stack([law.cdf(np.inf), np.exp(law.log_survival(np.inf)), np.exp(law.log_prob(np.inf))])
+        np.testing.assert_allclose(never, [1 - law.never, law.never, 0], rtol=1e-12)
+        slopes = jax.grad(lambda law, time: law.cdf(time).sum() + law.log_survival(time).sum())(law, drawn)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
     assert stats.kstest(np.asarray(law.cdf(drawn[here]) / (1 - law.never)), "uniform").pvalue > 1e-3
 
 

@@ -337,5 +337,5 @@ def test_keys_of_one_point_have_finite_gradients(op, kernel, key):
     k = jnp.broadcast_to(key * k[:1], k.shape)
     run = jax.jit(jax.value_and_grad(lambda *a: op(*a, kernel=kernel).sum(), argnums=(0, 1, 2)))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(run(q, k, v)))
-    if key:  # the width of one point is 1
+    if key:  # the variance of one point counts as 1, d is 3
         assert BANDWIDTHS["variance"](KERNELS[kernel], k, None) == pytest.approx(1 / 3)

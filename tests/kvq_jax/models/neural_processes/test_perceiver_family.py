@@ -165,6 +165,9 @@ def test_blocks_of_targets_follow_the_chain_rule():
 
 
 def test_refusals():
+    for field in (dict(std_map="softplus"), dict(std_floor=0.05)):
+        with pytest.raises(ValueError, match="bound=True limits joint ones"):
+            shapes(LBANPND(**field), 1)
     with pytest.raises(ValueError, match="num_heads=3 does not divide features=16"):
         shapes(LBANP(**{**SMALL, "num_heads": 3}), 1)
     with pytest.raises(ValueError, match="LBANP has no state of constant size"):
