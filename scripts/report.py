@@ -11,6 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from experiments.harness import command_line
+from experiments.harness.errors import UserError
 from experiments.harness.results import load_results
 from experiments.harness.run_directory import write_text
 from scripts.reports import page
@@ -24,6 +25,8 @@ _ONLY = flags.DEFINE_enum("only", "all", ["all", "findings"], "write both files,
 def _write(argv: list[str]) -> None:
     command_line.parse_flags(argv)
     results, folder = load_results(map(Path, _RESULTS.value)), Path(_OUT.value)
+    if not results:
+        raise UserError(f"no result below {', '.join(_RESULTS.value)}")
     folder.mkdir(parents=True, exist_ok=True)
     findings = findings_of(results)
     written = {"findings.md": page.markdown(findings, _RESULTS.value)}

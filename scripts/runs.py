@@ -44,6 +44,7 @@ _COLUMNS = ("name", "axes", "preset", "overrides", "steps", "metric", "mean", "s
 
 def _list(argv: list[str]) -> None:
     command_line.parse_flags(argv)
+    _check_flags()
     show, key = choose(_FORMATS, _FORMAT.value, "--format"), choose(_SORTS, _SORT.value, "--sort")
     if _DIFF.value:
         show(varied.differences(*_two(_DIFF.value)))
@@ -70,6 +71,15 @@ def _list(argv: list[str]) -> None:
         _delete(found, folders)
 
 
+def _check_flags() -> None:
+    """Raises UserError for flags that exclude each other."""
+    given = lambda *names: [name for name in names if flags.FLAGS[name].value]
+    if _DIFF.value and (others := given("name", "where", "metric", "varied", "picture", "delete")):
+        raise UserError(f"--diff compares two runs: it goes without --{others[0]}")
+    if _DELETE.value and (others := given("varied", "picture")):
+        raise UserError(f"--delete goes without --{others[0]}: look first, then delete")
+
+
 def _two(folders: list[str]) -> list[Path]:
     if len(folders) != 2:
         raise UserError(f"--diff takes two run folders, A,B, not {len(folders)}")
@@ -78,7 +88,7 @@ def _two(folders: list[str]) -> list[Path]:
 
 def _condition(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
-    if not (key and equals):
+    if not (key and equals and value):  # without a value it would be all that lack the key
         raise UserError(f"--where {text}: expected KEY=VALUE")
     return key, value
 

@@ -46,6 +46,8 @@ def _soak(argv: list[str]) -> None:
     chance, counts, faults = random.Random(_SEED.value), collections.Counter(), []
     started = time.monotonic()
     _finish(folder / "first", faults)
+    if faults:
+        raise UserError(f"the first run: {faults[0]}")
     seconds = time.monotonic() - started
     expected, run, finished = outcome(folder / "first"), folder / "run", 0
     for number in range(_KILLS.value):
@@ -57,6 +59,8 @@ def _soak(argv: list[str]) -> None:
             faults.append(f"stop {number}, {stop}: exit code {code}, said {said[-2000:]!r}")
         if (run / "result.json").exists() or number == _KILLS.value - 1:
             _finish(run, faults)  # also draws what a stop left undrawn
+            if not (run / "result.json").exists():
+                break  # the last fault says why
             finished += 1
             found = outcome(run)
             different = [what for what in expected if found[what] != expected[what]]

@@ -154,8 +154,14 @@ def _check_flags() -> None:
         missing = [other for other in others if not given(other)]
         if given(name) and missing:
             raise UserError(f"--{name} needs --{missing[0]}")
-    if given("study") and (given("random") or given("grid") or given("dry_run")):
-        raise UserError("--study goes with none of --random, --grid and --dry_run")
+    if given("study") and (given("random") or given("grid") or given("dry_run") or given("retry_failed")):
+        raise UserError("--study goes with none of --random, --grid, --dry_run and --retry_failed")
+    if not given("study"):
+        unread = [name for name in ("trials", "storage", "maximise") if given(name)]
+        unread += [] if given("prune") else ["noprune"]
+        unread += [] if given("grid") or given("random") or not given("metric") else ["metric"]
+        if unread:
+            raise UserError(f"--{unread[0]} needs --study" + (", --grid or --random" * (unread[0] == "metric")))
     if given("space") and not (given("study") or given("random")):
         raise UserError("--space needs --random or --study")
 

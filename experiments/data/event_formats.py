@@ -109,6 +109,8 @@ def _csv(raw: bytes, by_item: bool) -> Sequences:
         )
     if not raw[len(head) :].strip():
         raise ValueError("no events")
+    if raw.rstrip(b"\n").rpartition(b"\n")[2].count(b",") < head.count(b","):
+        raise ValueError("the last line is not whole: the file was cut short")
     rows = np.loadtxt(io.BytesIO(raw), delimiter=",", skiprows=1, usecols=(0, 1, 2), ndmin=2)
     owner, mark = (_integers(rows[:, column]) for column in ((1, 0) if by_item else (0, 1)))
     _, of_event, counts = np.unique(owner, return_inverse=True, return_counts=True)

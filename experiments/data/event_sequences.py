@@ -84,7 +84,7 @@ def load(settings: EventData, data_dir: str | None) -> EventSets:
     source = choose(SOURCES, settings.name, "config.data.name")
     scale = unit_scale(source, settings.unit)
     read = read_source(source, data_dir)
-    return event_sets(read, quoted(source, len(read.start)), scale, settings)
+    return event_sets(read, quoted(source, len(read.start), len(read.times)), scale, settings)
 
 
 def unit_scale(source: Source, unit: str) -> float:

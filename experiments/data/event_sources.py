@@ -21,7 +21,7 @@ class Source(NamedTuple):
       files: the first that is there is read, the original before a part of it.
       unit: that of the times in these files, or STORED.
       num_marks: marks there must be; None: as many as the files have.
-      whole: sequences of the original, where that is known.
+      whole: sequences and events of the original, where they are known.
       by_item: in a CSV file a sequence is an item, and its marks are users.
       parts: all files are read, one after the other, and not the first alone.
     """
@@ -30,7 +30,7 @@ class Source(NamedTuple):
     files: tuple[str, ...]
     unit: str = "seconds"
     num_marks: int | None = None
-    whole: int | None = None
+    whole: tuple[int, int] | None = None
     by_item: bool = False
     parts: bool = False
 
@@ -39,9 +39,11 @@ class Source(NamedTuple):
 # of seconds, or for the book order of milliseconds, and, of those with an end, the published length of observation.
 SOURCES = {
     "stackoverflow": Source("StackOverflow", ("stackoverflow.npz",), num_marks=22),
-    "mooc": Source("Mooc", ("mooc.csv", "mooc.npz", "mooc_valtest.npz"), num_marks=97, whole=7047),
-    "reddit": Source("Reddit", ("reddit.csv", "reddit.npz"), num_marks=984, whole=10_000),
-    "wikipedia": Source("Wikipedia", ("wikipedia.csv", "wikipedia.npz"), num_marks=8227, whole=1000, by_item=True),
+    "mooc": Source("Mooc", ("mooc.csv", "mooc.npz", "mooc_valtest.npz"), num_marks=97, whole=(7047, 411_749)),
+    "reddit": Source("Reddit", ("reddit.csv", "reddit.npz"), num_marks=984, whole=(10_000, 672_447)),
+    "wikipedia": Source(
+        "Wikipedia", ("wikipedia.csv", "wikipedia.npz"), num_marks=8227, whole=(1000, 157_474), by_item=True
+    ),
     "book_order": Source("Book order", ("book_order.npz", "book_order_split1.npz"), "minutes", num_marks=2),
     "yelp": Source("Yelp Toronto", ("yelp_toronto.npz",), num_marks=1),
     "yelp_airport": Source("Yelp airport", ("yelp_airport_unmarked.npz",), "hours", num_marks=1),
@@ -74,11 +76,13 @@ def read_source(source: Source, data_dir: str | None) -> Sequences:
     return found._replace(num_marks=wanted)
 
 
-def quoted(source: Source, sequences: int) -> str:
-    """'Mooc (2,537 of 7,047 sequences, re-split)', by the number of sequences that were read."""
-    if sequences == source.whole:
+def quoted(source: Source, sequences: int, events: int) -> str:
+    """'Mooc (2,537 of 7,047 sequences, re-split)', by what was read; of all sequences, by the events of these."""
+    if source.whole == (sequences, events):
         return f"{source.quote} (re-split)"
-    of_whole = f" of {source.whole:,}" if source.whole else ""
+    if source.whole and source.whole[0] == sequences:
+        return f"{source.quote} ({events:,} of {source.whole[1]:,} events, re-split)"
+    of_whole = f" of {source.whole[0]:,}" if source.whole else ""
     return f"{source.quote} ({sequences:,}{of_whole} sequences, re-split)"
 
 

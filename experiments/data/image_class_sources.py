@@ -5,7 +5,7 @@ raises a DataError of one line; the images themselves are not opened here.
 """
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +32,11 @@ def _eighty(folder: Path) -> dict[str, Classes]:
 
     The Intention paper (Appendix 5) has 80/10/10 classes and does not say which; nobody's test classes are these.
     """
-    together = {name: images for classes in _ravi(folder).values() for name, images in classes.items()}
+    together: Classes = {}
+    for classes in _ravi(folder).values():
+        if twice := together.keys() & classes:
+            raise DataError(f"{folder}: class {min(twice)} is in two of its lists")
+        together |= classes
     names = np.random.default_rng(0).permutation(sorted(together))
     tenth = len(names) // 10
     parts = (
@@ -79,19 +83,24 @@ def _tree(root: Path) -> Classes:
     """Every folder below `root` that holds files is a class, named by its path from there."""
     if not root.is_dir():
         raise DataError(f"no folder {root}")
-    below = sorted(path for path in root.rglob("*") if path.is_dir() and any(one.is_file() for one in path.iterdir()))
+    below = sorted(path for path in root.rglob("*") if path.is_dir() and any(_files(path)))
     return {path.relative_to(root).as_posix(): _images(path) for path in below}
 
 
 def _images(folder: Path) -> list[Path]:
-    """The images in a folder; files whose names begin with a dot are left out."""
+    """The images in a folder."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}")
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = sorted(_files(folder))
     for path in files:
         if path.suffix.lower() not in SUFFIXES:
             raise DataError(f"{path}: not an image ({', '.join(SUFFIXES)}) in a folder of a class")
     return files
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a folder; those whose names begin with a dot are left out."""
+    return (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
 def _digits(folder: None) -> dict[str, Classes]:

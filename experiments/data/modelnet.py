@@ -133,6 +133,10 @@ def _hdf5(folder: Path, points: int) -> ModelNet:
             wanted = [len(label[-1]), "points", 3]
             if clouds[-1].ndim != 3 or clouds[-1].shape[2] != 3 or len(clouds[-1]) != len(label[-1]):
                 raise DataError(f"{path}: expected data {wanted}, got {list(clouds[-1].shape)}")
+            if not np.isfinite(clouds[-1]).all():
+                raise DataError(f"{path}: a point that is not finite")
+            if clouds[-1].shape[1] != clouds[0].shape[1]:
+                raise DataError(f"{path}: clouds of {clouds[-1].shape[1]} points, before it of {clouds[0].shape[1]}")
             if clouds[-1].shape[1] < points:
                 raise DataError(f"{path}: clouds of {clouds[-1].shape[1]} points, not of {points}")
         if not clouds:

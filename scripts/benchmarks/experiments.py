@@ -1,9 +1,10 @@
-"""Training of each experiment: steps per second, and the share of time spent outside matrix products and convolutions.
+"""Training of experiments: steps per second, and the share of time outside matrix products and convolutions.
 
-The first model of each config file, one seed, on noise in the shapes of the real data sets. The share is of the time of
-the operations of one chunk of steps, as the profiler reports it; a fusion that contains a product or a convolution
-counts as one. A program that needs more memory than is free is not run. If the first chunk shows that the turns would
-take longer than the budget, the program is not timed again, and its line says so.
+Those of the Intention paper, and CMANP's on functions of a Gaussian process and the wheel bandit. The first model of
+each config file, one seed, on noise in the shapes of the real data sets. The share is of the time of the operations of
+one chunk of steps, as the profiler reports it; a fusion that contains a product or a convolution counts as one. A
+program that needs more memory than is free is not run. If the first chunk shows that the turns would take longer than
+the budget, the program is not timed again, and its line says so.
 """
 
 import gzip

@@ -45,8 +45,8 @@ def test_a_second_sweep_skips_what_has_a_result(runs):
     assert told.count("skip, has a result: ") == 4 and "run: " not in told
 
 
-def test_a_sweep_goes_on_after_a_cell_that_fails(tmp_path):
-    """With an inner rate that explodes, MAML alone diverges; --config keys of one model are no keys of the others."""
+def test_a_sweep_refuses_a_key_that_some_cells_lack(tmp_path):
+    """Config keys of one model are no keys of the others."""
     told = run("sweep", *SWEEP, "--config.model.inner_rate=1e9", "--workdir", tmp_path / "runs", code=2)
     assert "inner_rate" in told and not (tmp_path / "runs").exists()
 
@@ -146,6 +146,8 @@ def test_runs_lists_what_there_is(runs, tmp_path):
 
 def test_runs_says_in_one_line_what_is_wrong(runs, tmp_path):
     assert "no result below" in run("runs", "--results", tmp_path, code=2)
+    assert "no result below" in run("report", "--results", tmp_path, "--out", tmp_path / "report", code=2)
+    assert not (tmp_path / "report").exists()
     assert "no result with 'cosine' in its name" in run("runs", "--results", runs, "--name", "cosine", code=2)
     unknown = run("runs", "--results", runs, "--metric", "trained/mae@5", code=2)
     assert "unknown --metric 'trained/mae@5': did you mean 'trained/mse@N'?" in unknown

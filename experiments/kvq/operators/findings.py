@@ -1,9 +1,11 @@
 """What the results of KVQ space at work say: where which operator helps."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
-from experiments.harness.results import Result
+from experiments.harness.results import Result, seeds_of, several
+from experiments.harness.tables import within_error
 from experiments.kvq.operators.tables import COLUMNS, TABLES
 
 _GEOMETRIC = ("policy_distillation", "kabsch")
@@ -13,23 +15,27 @@ def operators(results: Sequence[Result]) -> Iterator[Finding]:
     """Softmax attention beside Intention and the Informer, and where even a plain mean is better."""
     number = Numbers(TABLES["kvq/operators"], results)
     of = lambda op, experiment: number(op, COLUMNS[experiment].head)
-    gains = {op: [of("softmax", name) / of(op, name) for name in ("sine", *_GEOMETRIC)] for op in _INTENTION}
+    smooth, seeds = ("sine", *_GEOMETRIC), functools.partial(_seeds, number)
+    gains = {op: [of("softmax", name) / of(op, name) for name in smooth] for op in _INTENTION}
     sine, geometric = ([gain[index] for gain in gains.values() for index in which] for which in ((0,), (1, 2)))
     yield Finding(
         "In the attention model of each experiment, with nothing else changed, Intention and the Informer cut the "
         f"error of softmax by a factor of {digits(min(sine))} to {digits(max(sine))} on sine curves, and of "
-        f"{digits(min(geometric))} and more on the two geometric tasks.",
+        f"{digits(min(geometric))} and more on the two geometric tasks ({seeds('softmax', *gains, of=smooth)}).",
         min(sine) > 5 and min(geometric) > 100,
     )
-    pixels = {op: 1 - of(op, "pixels") / of("softmax", "pixels") for op in (*_INTENTION, "kernel_intention")}
+    pixels = {op: 1 - of(op, "pixels") / of("softmax", "pixels") for op in _INTENTION}
+    softmax, *cells = (number.cell(op, COLUMNS["pixels"].head) for op in ("softmax", *pixels))
     yield Finding(
-        f"On pixels the error falls by {listed([f'{share:.0%} ({op})' for op, share in pixels.items()])}.",
-        min(pixels.values()) > 0,
+        f"On pixels the error falls by {listed([f'{share:.0%} ({op})' for op, share in pixels.items()])}, by more than "
+        f"the joint error of both ({seeds('softmax', *pixels, of=('pixels',))}).",
+        min(pixels.values()) > 0 and not any(within_error(cell, softmax) for cell in cells),
     )
     anomaly = {op: of(op, "anomaly") for op in ("softmax", "uniform", *_INTENTION)}
     yield Finding(
         "Where elements are to be compared and nothing is to be interpolated it is the other way round: of sets with "
-        f"an anomaly {listed([f'{op} finds {percent:.0f} %' for op, percent in anomaly.items()])}.",
+        f"an anomaly {listed([f'{op} finds {percent:.0f} %' for op, percent in anomaly.items()])} "
+        f"({seeds(*anomaly, of=('anomaly',))}).",
         max(anomaly[op] for op in _INTENTION) < anomaly["softmax"] < anomaly["uniform"],
     )
     shots = {op: of(op, "few_shot_classification") for op in ("softmax", "linear", "informer", "intention")}
@@ -37,7 +43,7 @@ def operators(results: Sequence[Result]) -> Iterator[Finding]:
     told = listed([f"{op} is at {percent:.0f} %" for op, percent in shots.items()])
     yield Finding(
         f"In few-shot classification, with one scale and one start of the ridge for all, {told} (chance is "
-        f"{100 / way:g}).",
+        f"{100 / way:g}; {seeds(*shots, of=('few_shot_classification',))}).",
         list(shots.values()) == sorted(shots.values(), reverse=True) and shots["intention"] < 1 + 100 / way,
     )
 
@@ -56,6 +62,12 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
             )
             if "uniform" in found:
                 yield no_better_than(number, "uniform", "a plain mean (uniform)", column.head, column.smaller_is_better)
+
+
+def _seeds(number: Numbers, *ops: str, of: Iterable[str]) -> str:
+    """'3 seeds': those of the runs of operators in the experiments `of`."""
+    runs = [number.cell(op, COLUMNS[experiment].head).run for op in ops for experiment in of]
+    return seeds_of({"seeds": several(len(run.content["seeds"]) for run in runs)})
 
 
 _INTENTION = ("intention", "informer")

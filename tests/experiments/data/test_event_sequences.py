@@ -160,9 +160,10 @@ def test_statistics_are_of_gaps_that_are_there():
 
 
 def test_sources_are_quoted_by_what_was_read(tmp_path):
-    assert quoted(SOURCES["mooc"], 2537) == "Mooc (2,537 of 7,047 sequences, re-split)"
-    assert quoted(SOURCES["mooc"], 7047) == "Mooc (re-split)"
-    assert quoted(SOURCES["stackoverflow"], 10) == "StackOverflow (10 sequences, re-split)"
+    assert quoted(SOURCES["mooc"], 2537, 90_000) == "Mooc (2,537 of 7,047 sequences, re-split)"
+    assert quoted(SOURCES["mooc"], 7047, 411_749) == "Mooc (re-split)"
+    assert quoted(SOURCES["mooc"], 7047, 90_000) == "Mooc (90,000 of 411,749 events, re-split)"
+    assert quoted(SOURCES["stackoverflow"], 10, 90) == "StackOverflow (10 sequences, re-split)"
 
 
 @pytest.mark.parametrize("name", ["mooc", "reddit", "wikipedia"])
@@ -218,7 +219,8 @@ def own(*rows, **more):
         ("a.csv", HEAD + "0,0\n", ["damaged .csv file"]),
         ("a.csv", HEAD + "0,0,soon,0,0\n", ["damaged .csv file", "soon"]),
         ("a.csv", HEAD + "0,0.5,1.0,0,0\n", ["0.5 where a 32-bit integer belongs"]),
-        ("a.csv", HEAD + "7,0,2.0,0\n7,0,1.0,0\n", ["sequence 0: time 1.0 after 2.0"]),
+        ("a.csv", HEAD + "7,0,2.0,0,\n7,0,1.0,0,\n", ["sequence 0: time 1.0 after 2.0"]),
+        ("a.csv", JODIE[: -len(",0,0.1\n")], ["the last line is not whole"]),
         ("a.pkl", "", ["unknown format of event sequences '.pkl'", ".npz"]),
         ("a.npz", "not a zip", ["damaged .npz file"]),
     ],

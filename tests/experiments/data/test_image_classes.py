@@ -194,6 +194,18 @@ def test_what_is_wrong_is_one_line(ravi, refusal, spoil, pieces):
     refusal(lambda: load("mini_imagenet", str(ravi), size=6, least=2), *pieces)
 
 
+def test_a_class_in_two_lists_is_none_of_the_eighty(ravi, refusal):
+    meeting(ravi)
+    refusal(lambda: load("mini_imagenet_80", str(ravi), size=6), "mini_imagenet: class a is in two of its lists")
+
+
+def test_files_that_begin_with_a_dot_make_no_class(tmp_path):
+    for file in ("train", "val", "test"):
+        picture(tmp_path / file / "alphabet" / file / "one.png", 0)
+        (tmp_path / file / "alphabet" / ".DS_Store").write_bytes(b"")
+    assert load("folders", str(tmp_path), size=6).train.names == ("alphabet/train",)
+
+
 def test_folders_that_cannot_be_classes(tmp_path, refusal):
     refusal(lambda: load("folders", str(tmp_path), size=6), "no folder", tmp_path / "train")
     for file in ("train", "val"):

@@ -95,6 +95,18 @@ def test_hdf5(tmp_path):
     with pytest.raises(DataError, match="labels of train that are none of the 1"):
         modelnet.load("hdf5", str(tmp_path), 8)
     write(tmp_path / "shape_names.txt", "bed\nchair\n")
+    spoilt = points[2:3].copy()
+    spoilt[0, 0] = np.nan
+    for own, message in (
+        (spoilt, "a point that is not finite"),
+        (points[2:3, :6], "clouds of 6 points, before it of 8"),
+    ):
+        with h5py.File(tmp_path / "train1.h5", "w") as file:
+            file["data"], file["label"] = own, np.zeros((1, 1), np.uint8)
+        with pytest.raises(DataError, match=f"train1.h5: {message}"):
+            modelnet.load("hdf5", str(tmp_path), 5)
+    (tmp_path / "train1.h5").unlink()
+    write(tmp_path / "train_files.txt", "train0.h5")
     (tmp_path / "test0.h5").write_bytes(b"no HDF5")
     with pytest.raises(DataError, match="test0.h5: cannot be read as HDF5"):
         modelnet.load("hdf5", str(tmp_path), 8)

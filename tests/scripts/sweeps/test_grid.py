@@ -69,6 +69,12 @@ def test_the_runs_of_a_grid_beside_each_other(runs, tmp_path):
 
 def test_runs_are_moved_away_when_it_is_clear_which(runs, tmp_path):
     assert "--delete needs --name or --where" in run("runs", "--results", runs, "--delete", code=2)
+    assert "--where model=: expected KEY=VALUE" in run(
+        "runs", "--results", runs, "--where", "model=", "--delete", code=2
+    )
+    varied = run("runs", "--results", runs, "--name", "scaling", "--varied", "--delete", code=2)
+    assert "--delete goes without --varied" in varied
+    assert "--diff compares two runs: it goes without --name" in run("runs", "--diff", "a,b", "--name", "a", code=2)
     folder, _ = result(runs, 0.001, 0)
     told = run("runs", "--results", runs, "--where", "train.seed=0,optimizer.learning_rate=0.001", "--delete")
     assert not folder.exists() and (runs / ".old-runs" / folder.relative_to(runs)).is_dir() and "moved to" in told
@@ -81,6 +87,9 @@ def test_runs_are_moved_away_when_it_is_clear_which(runs, tmp_path):
         (["--space=x.py"], "--space needs --random or --study"),
         (["--study=s"], "--study needs --space"),
         (["--study=s", "--space=x", "--storage=x", "--trials=1", "--metric=m", "--grid=a.b=1"], "goes with none"),
+        (["--trials=5"], "--trials needs --study"),
+        (["--noprune"], "--noprune needs --study"),
+        (["--metric=m"], "--metric needs --study, --grid or --random"),
         (["--space=no.py", "--random=2"], "no file no.py"),
         (["--cluster=no.py"], "no file no.py"),
         (["--grid=train.stepz=1"], "unknown key of config.train 'stepz': did you mean 'steps'"),
