@@ -12,7 +12,8 @@ Intention that forgets (intention_hawkes, ours), and the recurrent baseline of S
 data=poisson, renewal, self_correcting, hawkes, hawkes2 are the processes of Shchur et al. 2020 with their numbers, and
 multivariate is a Hawkes process of five kinds of events, ours. They need no files: every training step draws new
 sequences, and the likelihood of the process itself is the best that any model can reach. All other data are recorded:
-times in config.data.unit, split at random by sequence, 60 : 20 : 20. The paper names no unit and no split.
+times in config.data.unit, split at random by sequence, 60 : 20 : 20. The paper names no unit and no split. The loss is
+minus the log-likelihood of an event: every event counts alike, in sequences of any length.
 
 The CMANP paper prints no sizes, steps or rates for these tables. `paper` has those of the nearest released protocol
 (Bae et al. 2023): width 64, two layers, 8 components, Adam at 1e-4 and batches of 16; 128 latents are those of CMANP,

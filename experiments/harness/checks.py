@@ -17,18 +17,21 @@ from experiments.harness.placement import memory_bytes
 from experiments.harness.step import Program
 
 
-def check_programs(program: Program, seeds: np.ndarray, data: Mapping[str, PyTree], trains: bool = True) -> None:
+def check_programs(
+    program: Program, seeds: np.ndarray, data: Mapping[str, PyTree], shares: int = 1, trains: bool = True
+) -> None:
     """Raises ConfigError where a program of the run cannot be made, or its state is larger than the memory.
 
     Args:
       program: of the run.
       seeds: all seeds, [S].
       data: those of the splits, on the device.
+      shares: devices over which the seeds are split.
       trains: False where given weights are only evaluated.
     """
     state = _traced("config.model", program.init, seeds)
     held = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-    if held > memory_bytes():
+    if held / shares > memory_bytes():
         raise ConfigError(f"config.model: the state of training takes {held / 2**30:.1f} GiB, more than there are")
     if trains:
         _traced("the training", program.chunk, state, data["train"])
@@ -43,7 +46,12 @@ def check_memory(compiled: jax.stages.Compiled) -> None:
     On a CPU it does not count what YNNPACK holds: see programs.memory.
     """
     sizes, there = compiled.memory_analysis(), memory_bytes()
-    taken = sizes and sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
+    taken = sizes and (
+        sizes.argument_size_in_bytes
+        + sizes.output_size_in_bytes
+        + sizes.temp_size_in_bytes
+        - sizes.alias_size_in_bytes  # of arguments that become outputs
+    )
     if taken and taken > there:
         gib = [f"{number / 2**30:.1f} GiB" for number in (taken, there)]
         raise ConfigError(f"config.train: a step takes {gib[0]} of memory, and there are {gib[1]}")

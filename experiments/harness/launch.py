@@ -27,6 +27,7 @@ from experiments.harness.placement import Placement, build_placement, device_nam
 from experiments.harness.provenance import provenance
 from experiments.harness.run_directory import (
     AFRESH,
+    EVALUATION,
     RunDirectory,
     check_ownership,
     config_hash,
@@ -89,7 +90,7 @@ def launch(
     check_sections(config, (*_EVERY_RUN, *(_TRAINING if hasattr(module, "build") else ()), *module.SECTIONS))
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
-        config = _with_weights(config, given)
+        config = _with_weights(config, given, options.overrides)
     if options.tensorboard and (given or not hasattr(module, "build")):
         raise UserError("--tensorboard: nothing is trained here")
     path = path or default_path(Path("runs"), config, options.overrides)
@@ -106,7 +107,8 @@ def launch(
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
         # before the work: files may change while it goes on
-        origin = {"device": device_name()} | provenance(config.experiment)
+        placed = config.train.placement if hasattr(module, "build") else None
+        origin = {"device": device_name(placed)} | provenance(config.experiment)
         first = directory.origin(origin) if directory else origin
         for what, name in (("code", "code_version"), ("device", "device")):
             if first[what] != origin[what]:
@@ -139,8 +141,11 @@ def _finished(path: Path, console: Console, show: Show | None) -> results.Result
         result = results.Result(path, results.read(path / "result.json"))
     except UserError as error:
         raise UserError(f"{error}: {AFRESH}") from error
-    if show and not any(path.glob("*.png")) and tidy(path):
-        show(result, path, console)
+    undrawn = show and not any(path.glob("*.png"))
+    if (undrawn or (path / EVALUATION).exists()) and tidy(path):
+        drop_parts(path)
+        if undrawn:
+            show(result, path, console)
     return result
 
 
@@ -168,7 +173,7 @@ def _training(
         validation_batches=evaluation.validation_batches,
         evaluation_seed=evaluation.seed,
     )
-    check_programs(program, settings.all_seeds, data, trains=given is None)
+    check_programs(program, settings.all_seeds, data, placement.shares_of_seeds, trains=given is None)
     initial = _given_state(program, settings, given, placement) if given else None
 
     def work(path: Path, directory: RunDirectory | None, console: Console) -> Outcome:
@@ -213,14 +218,28 @@ def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunD
     return work
 
 
-def _with_weights(config: ConfigDict, given: weights.Weights) -> ConfigDict:
-    """The config of an evaluation of weights: their model, one seed, and their digest. Raises UserError."""
+def _with_weights(config: ConfigDict, given: weights.Weights, overrides: Mapping[str, Any]) -> ConfigDict:
+    """The config of an evaluation of weights: their model, one seed, and their digest.
+
+    Raises UserError, also where a command line asks for another model.
+    """
     if "model" not in config:
         raise UserError(f"--weights: {config.name} has no model to evaluate")
     if given.model["name"] != config.model.name:
         raise UserError(f"the weights are those of a {given.model['name']}, config.model is a {config.model.name}")
-    config = ConfigDict(config.to_dict() | {"model": given.model, "weights": given.digest})
-    config.train.seeds = 1
+    own = ConfigDict(config.to_dict() | {"model": given.model, "weights": given.digest})
+    own.train.seeds = 1
+    for key in (key for key in overrides if key.startswith("model.")):
+        asked, held = (_value(each, key) for each in (config, own))
+        if asked != held:
+            raise UserError(f"config.{key}: {asked!r} is asked for, the weights are of a model with {held!r}")
+    return own
+
+
+def _value(config: ConfigDict, key: str) -> Any:
+    """What a config has by a key with dots; None where it has nothing."""
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, ConfigDict) else None
     return config
 
 

@@ -58,6 +58,11 @@ class Placement:
     batch: NamedSharding
     in_turn: bool
 
+    @property
+    def shares_of_seeds(self) -> int:
+        """Over how many devices the seeds are split."""
+        return self.state.num_devices if self.state.spec == _ALONG else 1
+
     def constrain(self, batch):
         """The batch (leading axis: tasks) split as this placement says. For use inside jit."""
         if self.batch.spec == _WHOLE:
@@ -86,9 +91,16 @@ def build_placement(name: str, *, seeds: int, batch_size: int, micro_batches: in
     """The placement `name` over the devices at hand. What is split is a batch, or each of its micro-batches.
 
     Raises:
-      ConfigError: an unknown name, or seeds or tasks not divisible by the number of devices.
+      ConfigError: an unknown name, seeds or tasks not divisible by the number of devices, or several processes for a
+        placement of one device.
     """
     spread, along_seeds, along_batch, in_turn = choose(_PLACEMENTS, name, "config.train.placement")
+    if jax.process_count() > 1 and not spread:
+        others = " or ".join(name for name, (spread, *_) in _PLACEMENTS.items() if spread)
+        raise ConfigError(
+            f"config.train.placement: {name!r} takes one device, {jax.process_count()} processes are here: "
+            f"expected {others}"
+        )
     devices = jax.devices() if spread else jax.local_devices()[:1]
     tasks = "batch_size" if micro_batches == 1 else "batch_size / micro_batches"
     for what, size, spec in (("seeds", seeds, along_seeds), (tasks, batch_size // micro_batches, along_batch)):
@@ -218,6 +230,7 @@ def is_writer() -> bool:
     return jax.process_index() == 0
 
 
-def device_name() -> str:
-    """What the run computes on, such as '8 x cpu'."""
-    return f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+def device_name(placement: str | None = None) -> str:
+    """What a run of a placement computes on, such as '8 x cpu'; None: a measurement, which takes one device."""
+    count = jax.device_count() if placement in _PLACEMENTS and _PLACEMENTS[placement][0] else 1
+    return f"{count} x {jax.devices()[0].device_kind}"

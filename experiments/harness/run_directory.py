@@ -108,10 +108,13 @@ class RunDirectory:
             raise
 
     def origin(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the first process of this run gave here: its provenance. `now`: that of this process."""
-        file = self.path / _ORIGIN
+        """What the first process of this run gave here: its provenance. `now`: that of this process.
+
+        A process that left no state and no part of an evaluation began nothing.
+        """
+        file, left = self.path / _ORIGIN, (self.path.glob("checkpoints/*/*"), self.path.glob(f"{EVALUATION}/*"))
         with contextlib.suppress(FileNotFoundError, ValueError):
-            if now.keys() == (first := json.loads(file.read_bytes())).keys():
+            if any(map(any, left)) and now.keys() == (first := json.loads(file.read_bytes())).keys():
                 return first
         write_text(file, json.dumps(now) + "\n")
         return now

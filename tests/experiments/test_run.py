@@ -114,6 +114,8 @@ def test_weights_are_evaluated_in_place_of_a_training(finished, tmp_path):
     np.testing.assert_allclose(
         ours["metrics"]["trained/mse@5"]["mean"], kept["metrics"]["trained/mse@5"]["seeds"][0], rtol=1e-5
     )
+    other = run(*arguments, "--restart", "--weights", str(finished), "--config.model.activate_final=True")
+    assert "config.model.activate_final: True is asked for, the weights are of a model with False" in other.stderr
     first_seed["decoder"]["layer_0"]["kernel"] = first_seed["decoder"]["layer_0"]["kernel"][:, :3]
     kvq_jax.save(tmp_path / "weights", model, {"params": first_seed})
     assert "decoder/layer_0/kernel has shape" in run(*arguments, "--restart", f"--weights={tmp_path}/weights").stderr

@@ -81,6 +81,8 @@ def load(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], d
     features = settings.build_named(FEATURES, config.features, "config.features")
     data = settings.choose(DATA, section.name, "config.data.name")(section.source, data_dir)
     parts = settings.choose(SPLITTINGS, section.splits, "config.data.splits")(section, data)
+    if not len(parts["train"]):
+        raise ConfigError("config.data.validation_fraction: leaves no image to train on")
     feature, made = features(data, parts["train"], data_dir)
     label = _pooled(data, "label")
     splits = {name: images(feature[part], label[part], training=name == "train") for name, part in parts.items()}
@@ -105,7 +107,7 @@ def _stratified(section: DataSettings, data: DataSet) -> dict[str, np.ndarray]:
     held_out = []
     for number in np.unique(label):
         own = rng.permutation(np.flatnonzero(label == number))
-        held_out.append(own[: round(section.validation_fraction * len(own))])
+        held_out.append(own[: max(1, round(section.validation_fraction * len(own)))])
     validation = np.sort(np.concatenate(held_out))
     train = np.setdiff1d(np.arange(len(label)), validation)
     return {"train": train, "validation": validation, "test": len(label) + np.arange(len(data.test["label"]))}

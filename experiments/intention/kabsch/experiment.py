@@ -58,10 +58,10 @@ def _cloud(evaluation: Evaluation, task: Kabsch, data_dir: str | None) -> jax.Ar
     """[cloud_points, dimension], centred, with a mean square of 1: a space cloud in the plane is seen along z."""
     if evaluation.cloud == "rabbit":
         points = point_cloud.rabbit(evaluation.cloud_points)
-    elif data_dir is None:
+    elif data_dir is None and not Path(evaluation.cloud).is_absolute():
         raise DataError(f"the point cloud {evaluation.cloud} is read from a folder: pass --data_dir")
     else:
-        points = point_cloud.read(Path(data_dir, evaluation.cloud))
+        points = point_cloud.read(Path(data_dir or "", evaluation.cloud))
     if not task.pairs <= evaluation.cloud_points <= len(points):
         raise ConfigError(
             f"config.evaluation.cloud_points: {evaluation.cloud_points} is not between the {task.pairs} observed pairs "

@@ -27,7 +27,7 @@ from experiments.tasks.event_processes import PROCESSES
 from kvq_jax.domains import Count
 from kvq_jax.models import EVENT_MODELS
 from kvq_jax.models.event_processes.base import Forecast
-from kvq_jax.models.event_processes.events import Events, whole_mask
+from kvq_jax.models.event_processes.events import Events, number, padded, whole_mask
 
 SECTIONS = ("task", "data", "model")  # no task where there are data
 _SAMPLED = 256  # sequences of a process whose gaps scale the models
@@ -48,16 +48,18 @@ class Source(NamedTuple):
       slots: of a sequence that initialises a model.
       num_marks: kinds of events.
       gaps: of the training sequences, which scale a model.
+      mean_events: of these sequences.
       facts: for result.json.
       process: whose likelihood is exact; None of recorded sequences.
       judged: (function of (sequence, key), test data, key, sequences, at once) -> its arrays [sequences, ...].
-      pictured: (test data, key, sequences) -> some of the longest sequences [sequences, L].
+      pictured: (test data, key, sequences) -> so many sequences [sequences, L], of recorded ones the longest first.
     """
 
     training: dict[str, Any]
     slots: int
     num_marks: int
     gaps: GapStatistics
+    mean_events: float
     facts: dict[str, Any]
     process: PointProcess | None
     judged: Callable
@@ -80,7 +82,10 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         return model.lazy_init(key, events)
 
     def loss(variables, batch, key):
-        return model.apply(variables, batch, key=key, method="loss"), ({}, {})
+        # By the events that so many sequences have on average: one of a short sequence weighs as one of a long one,
+        # though the sequences of a batch are of one length class, and a part of a batch has other numbers.
+        weight = jnp.maximum(number(batch).sum(), 1) / (len(batch.gap) * source.mean_events)
+        return weight * model.apply(variables, batch, key=key, method="loss"), ({}, {})
 
     def log_likelihood(variables, events, key):
         return model.apply(variables, events, key=key, method="log_likelihood")
@@ -166,6 +171,7 @@ def _drawn(section: ConfigDict) -> Source:
         slots=process.max_events,
         num_marks=process.num_marks,
         gaps=gaps,
+        mean_events=float(number(some).mean()),
         facts={"data": "drawn from the process", "unit": "units of time", "marks": process.num_marks},
         process=process,
         judged=judged,
@@ -177,26 +183,32 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
     """Recorded sequences, in classes of their lengths. Raises ConfigError and DataError."""
     own = settings.build(EventData, section, "config.data", classes=max(1, size_classes))
     sets = event_sequences.load(own, data_dir)
-    classes = sets.classes
+    classes, slots = sets.classes, sets.classes.classes[-1]
 
     def judged(function, test, key, sequences, at_once):
         found = []
-        for number, (part, count) in enumerate(zip(test, _shares([len(part.rest) for part in test], sequences))):
+        for place, (part, count) in enumerate(zip(test, _shares([len(part.rest) for part in test], sequences))):
             if count:
-                keys = jax.random.split(jax.random.fold_in(key, number), count)
+                keys = jax.random.split(jax.random.fold_in(key, place), count)
                 given = jax.tree.map(lambda leaf, count=count: leaf[:count], part), keys
                 found.append(jax.lax.map(lambda one: function(*one), given, batch_size=at_once))
         return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
+
+    def pictured(test, key, sequences):
+        shares = zip(test, _shares([len(part.rest) for part in test], sequences))
+        chosen = [jax.tree.map(lambda leaf, count=count: leaf[:count], part) for part, count in shares if count]
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts[::-1]), *(padded(part, slots) for part in chosen))
 
     return Source(
         training=dict(sample=classes.draw, data=sets.data, sizes=Sizes(classes, classes.fill)),
         slots=classes.classes[0],
         num_marks=sets.num_marks,
         gaps=sets.statistics,
+        mean_events=classes.elements / sum(classes.counts),
         facts=sets.facts,
         process=None,
         judged=judged,
-        pictured=lambda test, key, sequences: jax.tree.map(lambda leaf: leaf[:sequences], test[-1]),
+        pictured=pictured,
     )
 
 

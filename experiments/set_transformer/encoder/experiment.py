@@ -97,6 +97,8 @@ def _load(own: DataSettings, data_dir: str | None) -> tuple[dict[str, LabelledIm
     found = settings.choose(DATA, own.name, "config.data.name")(own.source, data_dir)
     order = np.random.default_rng(0).permutation(len(found.train["label"]))
     held_out = max(1, round(own.validation_fraction * len(order)))
+    if held_out == len(order):
+        raise ConfigError(f"config.data.validation_fraction: leaves none of {len(order)} images to train on")
     parts = {"train": (found.train, order[held_out:]), "validation": (found.train, order[:held_out])}
     parts["test"] = (found.test, np.arange(len(found.test["label"])))
     data = {

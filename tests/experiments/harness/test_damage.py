@@ -302,6 +302,23 @@ def test_a_run_says_what_it_was_begun_with(config, copy, what, other):
     assert ("begun on 1 x abacus" in result.device) == (what == "device")
 
 
+def test_a_run_without_a_state_began_nothing(config, copy):
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "checkpoints")
+    first = json.loads((copy / "origin.json").read_text())
+    (copy / "origin.json").write_text(json.dumps(first | {"device": "1 x abacus"}))
+    result, told = run(config, copy)
+    assert "begun" not in told and "begun_with" not in result.content
+
+
+def test_parts_of_a_run_that_is_finished_go(config, copy):
+    """It may have been killed between its result and them."""
+    (copy / "evaluation").mkdir()
+    (copy / "evaluation" / "trained-0-of-2.npz").write_bytes(b"")
+    run(config, copy)
+    assert not (copy / "evaluation").exists()
+
+
 def test_the_latest_state_never_names_a_best_one_that_was_let_go(config, tmp_path, monkeypatch):
     saved, save = [], Checkpoints.save
 

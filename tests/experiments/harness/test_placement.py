@@ -1,14 +1,43 @@
-"""The cores that processes share."""
+"""The devices of a run, and the cores that processes share."""
 
 import concurrent.futures
 import os
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
 
-from experiments.harness.errors import UserError
-from experiments.harness.placement import as_many_threads, on_cores, shares_of_cores
+from experiments.harness import checks
+from experiments.harness.errors import ConfigError, UserError
+from experiments.harness.placement import as_many_threads, build_placement, device_name, on_cores, shares_of_cores
+
+
+@pytest.mark.parametrize("name", ["single", "in_turn"])
+def test_one_device_is_of_one_process(name, monkeypatch):
+    assert build_placement(name, seeds=3, batch_size=2).shares_of_seeds == 1
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(
+        ConfigError, match=f"placement: '{name}' takes one device, 2 processes .*: expected data or seeds"
+    ):
+        build_placement(name, seeds=3, batch_size=2)
+
+
+def test_a_run_names_the_devices_that_it_uses(monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 8)
+    assert [device_name(name).split()[0] for name in ("single", "in_turn", "data", "seeds", None)] == list("11881")
+
+
+def test_what_becomes_an_output_is_counted_once(monkeypatch):
+    """Two numbers that are given away, and nothing else, are 4 MB."""
+    program = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
+    compiled = program.lower(np.zeros((2, 500_000), np.float32)).compile()
+    monkeypatch.setattr(checks, "memory_bytes", lambda: 5_000_000)
+    checks.check_memory(compiled)
+    monkeypatch.setattr(checks, "memory_bytes", lambda: 3_900_000)
+    with pytest.raises(ConfigError, match="a step takes"):
+        checks.check_memory(compiled)
 
 
 def test_every_core_goes_to_one_worker():

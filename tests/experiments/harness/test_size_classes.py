@@ -12,6 +12,7 @@ import scipy.stats
 from rich.console import Console
 
 from configs.intention import sine
+from experiments.harness import checks
 from experiments.harness.checks import check_programs
 from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import NO_DATA, Experiment
@@ -182,7 +183,7 @@ def test_evaluation_is_the_same_whatever_the_classes():
     assert means[0] > means[1] > means[2]
 
 
-def test_an_evaluation_is_traced_before_a_run_begins_and_not_again():
+def test_an_evaluation_is_traced_before_a_run_begins_and_not_again(monkeypatch):
     """In every class; what is wrong with it is told then."""
     traced = []
 
@@ -198,6 +199,12 @@ def test_an_evaluation_is_traced_before_a_run_begins_and_not_again():
         return program
 
     program = checked(evaluate)
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(program.init(np.asarray(SEEDS))))
+    monkeypatch.setattr(checks, "memory_bytes", lambda: held - 1)
+    check_programs(program, np.asarray(SEEDS), NO_DATA, 2)
+    with pytest.raises(ConfigError, match="the state of training takes"):
+        check_programs(program, np.asarray(SEEDS), NO_DATA)
+    monkeypatch.undo()
     assert len(traced) == 1
     program.evaluate(program.init(SEEDS), None, 0)
     assert len(traced) == 1

@@ -207,6 +207,8 @@ def test_the_paper_preset_on_512_features(model, layers, cifar_folder):
             ConfigError,
             "need classes of 39; one of the validation images has",
         ),
+        ("preset=tiny", dict(data=dict(validation_fraction=0.9999)), ConfigError, "leaves no image to train on"),
+        ("preset=tiny", dict(data=dict(validation_fraction=1e-6)), ConfigError, "one of the validation images has 1"),
         ("preset=tiny", dict(features=dict(dimension=65)), ConfigError, "config.features.dimension: 65 of 64 pixels"),
         ("preset=tiny", dict(model=dict(layerz=1)), ConfigError, "unknown key of config.model 'layerz'"),
         ("preset=tiny", dict(data=dict(name="digitz")), ConfigError, "config.data.name 'digitz'"),

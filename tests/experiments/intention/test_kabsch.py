@@ -71,8 +71,9 @@ def test_settings_are_checked(change, error, message):
 
 
 def test_a_cloud_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match="no point cloud .*nothing.obj"):
-        build(data_dir=str(tmp_path), cloud="nothing.obj")
+    for data_dir, cloud in ((str(tmp_path), "nothing.obj"), (None, str(tmp_path / "nothing.obj"))):
+        with pytest.raises(DataError, match="no point cloud .*nothing.obj"):
+            build(data_dir=data_dir, cloud=cloud)
 
 
 @pytest.fixture(scope="module")

@@ -89,6 +89,22 @@ def test_scaling_is_that_of_the_training_data(folder):
         assert batch.gap.shape == (4, slots) and (number(batch) > 0).all()
 
 
+def test_an_event_counts_alike_in_batches_of_any_length_class(folder):
+    """Of classes as often as they are drawn the loss is that of all events, and of a batch that of its parts."""
+    config, experiment = built(folder, model="gru", data="mooc")
+    variables, classes = drawn(experiment.init, jax.random.key(0)), experiment.sizes.classes
+    loss = jax.jit(lambda batch: experiment.loss(variables, batch, None)[0])
+    total = jax.jit(lambda batch: experiment.model.apply(variables, batch, method="log_likelihood").total.sum())
+    parts = experiment.data["train"]
+    found = np.dot(classes.probabilities, [loss(part) for part in parts])
+    everything = -sum(total(part) for part in parts) / sum(number(part).sum() for part in parts)
+    np.testing.assert_allclose(found, everything, rtol=1e-5)
+    batch = jax.tree.map(lambda leaf: leaf[:4], parts[-1])
+    halves = [jax.tree.map(lambda leaf, half=half: leaf[2 * half : 2 * half + 2], batch) for half in (0, 1)]
+    assert number(halves[0]).sum() != number(halves[1]).sum()
+    np.testing.assert_allclose(loss(batch), np.mean([loss(half) for half in halves]), rtol=1e-5)
+
+
 def test_every_test_sequence_is_judged_once(folder):
     """With a model that is not trained: sums over all sequences are those of each alone."""
     config, experiment = built(folder, model="gru", data="mooc")
@@ -103,6 +119,21 @@ def test_every_test_sequence_is_judged_once(folder):
     again = events.build(config, split_evaluation(config.evaluation)[1], str(folder))
     few = jax.eval_shape(again.evaluate, variables, again.data["test"], jax.random.key(1))
     assert few["time"].shape == (4,)
+
+
+def test_pictures_are_of_sequences_of_all_lengths(folder):
+    """As many of each class as is its share, the longest first; padded ones are judged as they are."""
+    config, experiment = built(folder, model="gru", data="mooc")
+    config.evaluation.example_tasks = 4
+    experiment = events.build(config, split_evaluation(config.evaluation)[1], str(folder))
+    variables, test = drawn(experiment.init, jax.random.key(0)), experiment.data["test"]
+    found = jax.jit(experiment.examples)(variables, test, jax.random.key(1))
+    counts = events._shares([len(part.rest) for part in test], 4)
+    short, long = (number(part)[:count].tolist() for part, count in zip(test, counts))
+    assert len(short) > 0 and len(long) > 0 and max(short) < min(long)
+    assert found["mask"].sum(-1).tolist() == long + short and found["prediction_pit"].sum() == sum(long + short)
+    alone = experiment.model.apply(variables, jax.tree.map(lambda leaf: leaf[:1], test[0]), method="log_likelihood")
+    np.testing.assert_allclose(found["prediction_time"][len(long), : short[0]], alone.time[0, : short[0]], rtol=1e-5)
 
 
 @pytest.mark.parametrize("most, taken", [(4, [2, 2]), (6, [3, 3]), (100, [3, 3]), (1, [0, 1])])

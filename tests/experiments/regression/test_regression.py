@@ -84,7 +84,7 @@ def test_impossible_counts_are_refused(change, message):
         experiment(sine.get_config("preset=tiny"), **change)
 
 
-def test_one_step_of_the_paper_config_keeps_its_numbers():
+def test_one_step_of_a_tiny_config_keeps_its_numbers():
     """Golden numbers. Where a change is meant, take the new ones from the message, in a commit that says why."""
     config = sine.get_config("model=intention,preset=tiny")
     made = experiment(config)

@@ -118,6 +118,7 @@ def test_a_run_of_other_data_or_of_another_experiment_is_refused(folder, result,
         ("preset=tiny", {"model.classes": 100}, "100 for the 10 classes of scikit-learn digits"),
         ("preset=tiny", {"data.name": "cifar10"}, "did you mean 'cifar100'"),
         ("preset=tiny", {"task.padding": -1}, "at least 0"),
+        ("preset=tiny", {"data.validation_fraction": 0.9999}, "validation_fraction: leaves none of 1500 images"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(arg, changes, message):
