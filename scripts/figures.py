@@ -1,7 +1,7 @@
 """Draws a figure of a paper from results: python -m scripts.figures --figure <paper>/<figure> [--format png|pdf|svg]
 
-Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and
-its numbers (CSV) are written below --out, with --preset under a name that ends in it.
+Without --figure, lists the figures there are. Results are looked for in --results, first folder first. The picture and,
+where it has any, its numbers (CSV) are written below --out, with --preset under a name that ends in it.
 """
 
 import sys

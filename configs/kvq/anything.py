@@ -4,7 +4,7 @@
     python -m experiments.run --config configs/kvq/anything.py:model=cmanp,task=sine,preset=quick
     python -m experiments.run --config configs/kvq/anything.py:model=tnp_d,task=gp,op=sigma_intention,preset=quick
 
-model= is a row of kvq_jax.models.MODELS, task= a row of experiments.tasks.TASKS. op= is a row of kvq_jax.ops.OPERATORS
+model= is a row of kvq_jax.models.MODELS, task= a row of TASKS below. op= is a row of kvq_jax.ops.OPERATORS
 in place of the model's own, for the models that have a field `op`. A pair that does not fit is an error that says why.
 
 `paper` has the published sizes, the defaults of the models' classes, and 100,000 steps; `quick` has narrower networks

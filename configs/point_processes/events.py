@@ -12,15 +12,17 @@ Intention that forgets (intention_hawkes, ours), and the recurrent baseline of S
 data=poisson, renewal, self_correcting, hawkes, hawkes2 are the processes of Shchur et al. 2020 with their numbers, and
 multivariate is a Hawkes process of five kinds of events, ours. They need no files: every training step draws new
 sequences, and the likelihood of the process itself is the best that any model can reach. All other data are recorded:
-times in config.data.unit, split at random by sequence, 60 : 20 : 20. The paper names no unit and no split. The loss is
-minus the log-likelihood of an event: every event counts alike, in sequences of any length.
+for mooc, reddit and wikipedia the CSV files of JODIE (Kumar et al. 2019), or for all the .npz files of Shchur et al.
+and Bae et al., in DATA or DATA/tpp (experiments/data/event_sources.py has their names). Times are in config.data.unit,
+and sequences are split at random, 60 : 20 : 20: the paper names no unit and no split. The loss is minus the
+log-likelihood of an event, in which every event counts alike, in sequences of any length.
 
 The CMANP paper prints no sizes, steps or rates for these tables. `paper` has those of the nearest released protocol
 (Bae et al. 2023): width 64, two layers, 8 components, Adam at 1e-4 and batches of 16; 128 latents are those of CMANP,
 thp has the sizes of its own released code, and gru those of Shchur et al. (64 units). intention_hawkes, ours, is small:
-width 32, one layer, 8 latents. Ours are 100,000 steps, the weights of the best validation loss (they
-keep those of the best error of the next time), and no penalty on weights. `quick` has fewer steps at a higher rate,
-sequences of 128 events at most, and constant memory of half the width with 4 latents.
+width 32, one layer, 8 latents. Ours are 100,000 steps, the weights of the best validation loss (they keep those of the
+best error of the next time), and no penalty on weights. `quick` has fewer steps at a higher rate, sequences of 128
+events at most, and constant memory of half the width with 4 latents.
 """
 
 from ml_collections import ConfigDict

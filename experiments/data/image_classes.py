@@ -58,7 +58,13 @@ def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageC
     if source not in SOURCES:
         raise DataError(unknown("source of image classes", source, SOURCES))
     own = SOURCES[source]
-    found = own.find(_folder(source, own.folder, data_dir))
+    folder = _folder(source, own.folder, data_dir)
+    try:
+        found = own.find(folder)
+    except DataError as error:
+        if own.folder and folder.name != own.folder:
+            raise DataError(f"{error}; and there is no folder {folder / own.folder}") from error
+        raise
     _check(source, found, least)
     return ImageClasses(_quoted(own, found), *(_split(found[split], size, own.channels) for split in SPLITS))
 

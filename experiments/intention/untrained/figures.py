@@ -94,7 +94,9 @@ def figure15(result: Result) -> Drawn:
             axis.plot(dimensions, measured, "o", color=colour, markersize=2.5, label=f"N = {n}")
             theory = arrays[f"{scaling}/closed_form"][index] if known else [""] * len(dimensions)
             if known:
-                axis.plot(dimensions, np.where(np.isfinite(theory), theory, np.nan), color=colour, linewidth=1)
+                pole = np.searchsorted(dimensions, n)  # where d = N, on the grid or not
+                line = (np.insert(of, pole, value) for of, value in ((dimensions, n), (theory, np.inf)))
+                axis.plot(*(np.where(np.isfinite(of), of, np.nan) for of in line), color=colour, linewidth=1)
             rows += [(scaling, n, *numbers) for numbers in zip(dimensions, map(float, measured), theory)]
         axis.set(xscale="log", yscale="log", xlabel="dimension d", title=title)
         drawing.plain_ticks(axis.xaxis, [1, 4, *map(int, arrays["points"]), dimensions[-1]])

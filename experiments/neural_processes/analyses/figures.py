@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.harness import drawing
-from experiments.harness.results import Result, comparable
+from experiments.harness.results import Result, comparable, several
 from experiments.neural_processes.analyses import curves, tables
 from experiments.neural_processes.complexity import tables as complexity
 from experiments.neural_processes.gp.tables import KERNELS, title
@@ -52,10 +52,12 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
         sizes = blocks.config["evaluation"]["block_sizes"]
         rows += _draw_likelihoods(middle, "block size", dict.fromkeys(sizes, blocks), "joint", suffix="@{}")
         rows += _draw_levels(middle, sizes, without) if without else []
-    rows += _draw_likelihoods(right, "both", tables.curve(own, "latents", "block_latents"), "marginal")
+    by_latents = tables.curve(own, "latents", "block_latents")
+    rows += _draw_likelihoods(right, "both", by_latents, "marginal")
+    of_blocks, of_latents = (several(run.steps for run in runs.values()) for runs in (models, by_latents))
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time", ylim=(0, None))
-    middle.set(xlabel="block size", ylabel=_LIKELIHOOD, title="CMANP-AND, likelihood")
-    right.set(xlabel="latents, $|L_I| = |L_B|$", ylabel=_LIKELIHOOD, title="CMANP, likelihood")
+    middle.set(xlabel="block size", ylabel=_LIKELIHOOD, title=f"CMANP-AND, {of_blocks} steps")
+    right.set(xlabel="latents, $|L_I| = |L_B|$", ylabel=_LIKELIHOOD, title=f"CMANP, {of_latents} steps")
     looks = [dict(linestyle="--", label="CMANP, as many steps"), *_LOOKS]
     return _saved(figure, (left, middle, right), own, rows, folder / "figure4.png", looks)
 

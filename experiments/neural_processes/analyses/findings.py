@@ -1,9 +1,9 @@
 """What the analyses of CMANP say (CMANP paper, Figures 4 and 6): its sizes, and the blocks of CMANP-AND."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Unsaid, digits, listed
-from experiments.harness.results import Result, comparable
+from experiments.harness.results import Result, comparable, seeds_of, several
 from experiments.neural_processes.analyses.tables import CONFIGS, curve, study_of_blocks
 from experiments.neural_processes.gp.tables import KERNELS
 from experiments.neural_processes.likelihoods import kind, log_likelihood
@@ -34,8 +34,8 @@ def blocks(results: Sequence[Result]) -> Iterator[Finding]:
     told = listed([digits(mean, 3) for mean in of_size.values()])
     inner = [of_size[size] for size in sizes[1:-1]]
     yield Finding(
-        f"Smaller blocks do not always help: with blocks of {listed(list(map(str, sizes)))} targets RBF is at {told}, "
-        "best in between.",
+        f"Smaller blocks do not always help ({_trained([study['cmanp_and']])}): with blocks of "
+        f"{listed(list(map(str, sizes)))} targets RBF is at {told}, best in between.",
         min(inner) > max(of_size[sizes[0]], of_size[sizes[-1]]),
     )
 
@@ -44,15 +44,23 @@ def sizes(results: Sequence[Result]) -> Iterator[Finding]:
     """More latents, more width."""
     own = [result for result in _own(results) if result.axes["study"] == "sizes"]
     for axis, words in (("width", "width"), ("block_latents", "block latents")):
-        of_size = {size: _target(result, "rbf") for size, result in curve(own, axis).items()}
+        runs = curve(own, axis)
+        of_size = {size: _target(result, "rbf") for size, result in runs.items()}
         if len(of_size) < 2:
             raise Unsaid(f"{CONFIGS[0]} has results of fewer than two sizes of {axis}")
         told = ", ".join(f"{size}: {digits(mean)}" for size, mean in of_size.items())
         smallest, *_, largest = of_size.values()
         helps = largest > smallest
         yield Finding(
-            f"CMANP by {words}, RBF: {told}; the largest is {'above' if helps else 'not above'} the smallest."
+            f"CMANP by {words}, RBF ({_trained(runs.values())}): {told}; the largest is "
+            f"{'above' if helps else 'not above'} the smallest."
         )
+
+
+def _trained(runs: Collection[Result]) -> str:
+    """'5000 steps, 1 seed'."""
+    seeds = seeds_of({"seeds": several(len(run.content["seeds"]) for run in runs)})
+    return f"{several(run.steps for run in runs)} steps, {seeds}"
 
 
 def _target(result: Result, kernel: str) -> float:

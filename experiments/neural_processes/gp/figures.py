@@ -123,7 +123,7 @@ _MARKS = {
     PUBLISHED: dict(marker="o", color=drawing.RED, markersize=5, label="ours, published std"),
     SAME: dict(marker="o", color=drawing.RED, markersize=5, markerfacecolor="white", label="ours, same std"),
 }
-_PAPER = dict(marker="x", color=drawing.BLUE, markersize=6, linestyle="none", label="the paper, 100000 steps")
+_PAPER = dict(marker="x", color=drawing.BLUE, markersize=6, zorder=5, linestyle="none", label="the paper, 100000 steps")
 
 
 def _draw_likelihood(

@@ -19,13 +19,16 @@ def emnist(results: Sequence[Result]) -> Iterator[Finding]:
     seen, unseen = number.known(names, _SEEN), number.known(names, _UNSEEN)
     order = sorted(seen, key=seen.get, reverse=True)
     yield Finding(
-        "Completing digits of EMNIST, on which they were trained, and letters, which they never saw: "
+        f"Completing digits of EMNIST, on which they were trained for {_steps(number, order, _SEEN)} steps, and "
+        "letters, which they never saw: "
         f"{listed([f'{name} {digits(seen[name])} and {digits(unseen[name])}' for name in order])}; unseen classes are "
         "harder for each of them.",
         all(unseen[name] < seen[name] for name in order),
     )
+    compared = ("TNP-D", "CMANP", "CNP")
+    steps = listed([number.cell(name, _SEEN).run.steps for name in compared])
     yield Finding(
-        "TNP-D and CMANP are above CNP, as in the paper.",
+        f"TNP-D and CMANP are above CNP, as in the paper, after {steps} steps.",
         min(number("TNP-D", _SEEN), number("CMANP", _SEEN)) > number("CNP", _SEEN),
     )
     level = number("Gaussian of each pixel", _SEEN)
@@ -50,12 +53,19 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
     above = [name for name in order if found[name] > smooth and name not in level]
     beside = f", {listed(level)} within the joint error of it" if level else ""
     yield Finding(
-        f"On faces of 32x32 pixels, {data}, {listed([f'{name} is at {digits(found[name])}' for name in order])}; a "
-        f"Gaussian process fitted to the observed pixels, which knows that images are smooth and nothing of faces, at "
-        f"{digits(smooth)}: {listed(above)} above it after these short runs{beside}, the others below.",
+        f"On faces of 32x32 pixels, {data}, after {_steps(number, order, head)} steps, "
+        f"{listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian process "
+        f"fitted to the observed pixels, which knows that images are smooth and nothing of faces, at {digits(smooth)}: "
+        f"{listed(above)} above it after these short runs{beside}, the others below.",
         0 < len(above) < len(order) - len(level),
     )
     yield from _more_pixels(results, "celeba32")
+
+
+def _steps(number: Numbers, names: Sequence[str], head: str) -> str:
+    """'600 to 4000': of the runs of a column."""
+    steps = sorted(number.cell(name, head).run.content["steps"] for name in names)
+    return f"{steps[0]} to {steps[-1]}"
 
 
 def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:

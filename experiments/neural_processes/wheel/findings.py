@@ -123,7 +123,9 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
             wheels = settings.build_named(WHEELS, task, "config.task")
             blind = wheels.loss_without_context(result.config["model"].get("std_floor", 0.0))
             half, last = losses[(len(losses) - 1) // 2][1], losses[-1][1]
-            name = " with ".join(filter(None, (MODELS[result.axes["model"]].label, changed(result))))
+            drop = f"drop={result.axes['drop']}" if result.axes["drop"] != DROPS[0] else ""
+            otherwise = " and ".join(filter(None, (changed(result), drop)))
+            name = " with ".join(filter(None, (MODELS[result.axes["model"]].label, otherwise)))
             told.append(f"{name} {last:.2f} after {half:.2f} ({blind:.2f})")
             readers += [name] * (last < blind)
     if told:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from experiments.harness.results import Result, comparable, facts, usual_and_others
+from experiments.harness.results import Result, comparable, facts, seeds_of, usual_and_others
 from experiments.harness.tables import MISSING, Cell, Table, mark_best, measured
 from experiments.neural_processes.paper_numbers import TABLE7, printed
 from kvq_jax.models import MODELS, family
@@ -78,14 +78,15 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
         columns.append([*references, *mark_best([_regret(chosen.get(name), f"cumulative@{delta}") for name in models])])
         columns.append([printed(TABLE7, row, delta) for row in (*REFERENCES, *models)])
     heads = [head for delta in _deltas(first) for head in (f"{delta}", f"{delta}, paper")]
+    told = facts(chosen.values(), f"trained/cumulative@{_deltas(first)[0]}")
     caption = (
         "Cumulative regret by radius delta in percent of Uniform's mean in the same plays, lower is better: mean ± "
-        f"standard deviation over {plays(chosen.values())}. In bold the best model of a column and those within the "
-        f"joint deviation of it. {_note(chosen.values())} The paper: 2000 rounds, 50 orders, 100000 steps."
+        f"standard deviation over {plays(chosen.values())}, of {seeds_of(told)} of training. In bold the best model of "
+        f"a column and those within the joint deviation of it. {_note(chosen.values())} The paper: 2000 rounds, 50 "
+        "orders, 100000 steps."
     )
     rows = list(zip([*REFERENCES.values(), *models.values()], map(list, zip(*columns))))
     title = "Wheel bandit (CMANP paper, Table 7)" + (f": {reading}" if reading != PUBLISHED else "")
-    told = facts(chosen.values(), f"trained/cumulative@{_deltas(first)[0]}")
     return Table(title, ["policy", "steps", *heads], rows, caption, error="std", facts=told)
 
 

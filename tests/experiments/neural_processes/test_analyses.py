@@ -133,7 +133,8 @@ def content(cell, preset="tiny", likelihood=1.0) -> dict:
             values = {f"target{suffix}": likelihood, f"gap_joint{suffix}": 0.8, f"gap_marginal{suffix}": 0.5}
             values |= {"oracle_joint": 1.8, "oracle_marginal": 1.5}
             metrics |= {f"trained/{kernel}/{name}": {"mean": value, "sem": 0.01} for name, value in values.items()}
-    return {"name": config["name"], "axes": config["axes"], "metrics": metrics, "config": config}
+    trained = {"steps": config["train"]["steps"], "best_step": None, "seeds": [0]}
+    return {"name": config["name"], "axes": config["axes"], "metrics": metrics, "config": config} | trained
 
 
 def times(preset) -> dict:
