@@ -1,10 +1,12 @@
 """Finding, reading and verifying the files of an archive. Every failure is a DataError that names the file."""
 
+import contextlib
 import gzip
 import hashlib
 import os
 import pathlib
 import zlib
+from collections.abc import Iterator
 
 from experiments.data.errors import DataError
 from experiments.harness.errors import first_line
@@ -48,3 +50,16 @@ def verify(raw: bytes, path, size: int, sha256: str) -> None:
     got = hashlib.sha256(raw).hexdigest()
     if got != sha256:
         raise DataError(f"{path}: checksum mismatch: expected sha256 {sha256} (uncompressed), got {got}")
+
+
+@contextlib.contextmanager
+def inside(data_dir: str, name: str) -> Iterator[pathlib.Path]:
+    """The folder `name` of data_dir, or data_dir itself where it has none: a DataError then tells of both."""
+    inner = pathlib.Path(data_dir, name)
+    if not name or inner.is_dir():
+        yield inner
+        return
+    try:
+        yield pathlib.Path(data_dir)
+    except DataError as error:
+        raise DataError(f"{error}; and there is no folder {inner}") from error

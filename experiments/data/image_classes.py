@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from experiments.data.errors import DataError
+from experiments.data.files import inside
 from experiments.data.image_class_sources import SOURCES, SPLITS, Classes, Source
 from experiments.data.image_files import readable
 from kvq_jax.names import unknown
@@ -58,25 +59,15 @@ def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageC
     if source not in SOURCES:
         raise DataError(unknown("source of image classes", source, SOURCES))
     own = SOURCES[source]
-    folder = _folder(source, own.folder, data_dir)
-    try:
-        found = own.find(folder)
-    except DataError as error:
-        if own.folder and folder.name != own.folder:
-            raise DataError(f"{error}; and there is no folder {folder / own.folder}") from error
-        raise
+    if own.folder is None:
+        found = own.find(None)
+    elif data_dir is None:
+        raise DataError(f"source {source!r} reads a folder of images: pass --data_dir")
+    else:
+        with inside(data_dir, own.folder) as folder:
+            found = own.find(folder)
     _check(source, found, least)
     return ImageClasses(_quoted(own, found), *(_split(found[split], size, own.channels) for split in SPLITS))
-
-
-def _folder(source: str, name: str | None, data_dir: str | None) -> Path | None:
-    """data_dir/name where it is there, else data_dir itself."""
-    if name is None:
-        return None
-    if data_dir is None:
-        raise DataError(f"source {source!r} reads a folder of images: pass --data_dir")
-    inner = Path(data_dir, name)
-    return inner if inner.is_dir() else Path(data_dir)
 
 
 def _check(source: str, found: Mapping[str, Classes], least: int) -> None:

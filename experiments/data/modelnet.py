@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.data.errors import DataError
-from experiments.data.files import read_bytes
+from experiments.data.files import inside, read_bytes
 from experiments.harness.errors import first_line
 from kvq_jax.names import unknown
 
@@ -44,8 +44,8 @@ def load(source: str, data_dir: str | None, points: int) -> ModelNet:
     if data_dir is None:
         raise DataError(f"source {source!r} reads a folder of ModelNet: pass --data_dir")
     folder, read = SOURCES[source]
-    inner = Path(data_dir, folder)
-    return read(inner if inner.is_dir() else Path(data_dir), points)
+    with inside(data_dir, folder) as place:
+        return read(place, points)
 
 
 def read_off(path: Path) -> tuple[np.ndarray, np.ndarray]:

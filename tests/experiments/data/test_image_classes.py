@@ -179,7 +179,7 @@ def rewritten(text):
     [
         (lambda ravi: (folder(ravi) / "val.csv").unlink(), ["val.csv", "cannot be read"]),
         (lambda ravi: (folder(ravi) / "images" / "a0.png").unlink(), ["no image", "a0.png"]),
-        (lambda ravi: shutil.rmtree(folder(ravi)), ["train.csv", "cannot be read"]),
+        (lambda ravi: shutil.rmtree(folder(ravi)), ["train.csv", "cannot be read", "and there is no folder", "/mini_"]),
         (damaged, ["b1.png", "not an image that can be read"]),
         (no_image, ["b1.png", "not an image that can be read"]),
         (meeting, ["class a is in train and in test"]),

@@ -70,7 +70,11 @@ def test_a_folder_of_surfaces(tmp_path):
 
 @pytest.mark.parametrize(
     "source, folder, message",
-    [("of", None, "did you mean 'off'"), ("off", None, "pass --data_dir"), ("off", "nowhere", "no folder of a class")],
+    [
+        ("of", None, "did you mean 'off'"),
+        ("off", None, "pass --data_dir"),
+        ("off", "nowhere", "no folder of a class; and there is no folder nowhere/ModelNet40"),
+    ],
 )
 def test_what_is_not_there(source, folder, message):
     with pytest.raises(DataError, match=message):
