@@ -64,8 +64,10 @@ def check_given(settings: OptimizerSettings, keys: Iterable[str]) -> None:
     """Raises ConfigError where one of the keys of a command line sets what this rule or schedule does not read."""
     for key in keys:
         section, _, field = key.partition(".")
-        decides, values = _READ_WITH.get(field, ("name", ()))
-        if section == "optimizer" and field in _READ_WITH and (given := getattr(settings, decides)) not in values:
+        if section != "optimizer" or field not in _READ_WITH:
+            continue
+        decides, values = _READ_WITH[field]
+        if (given := getattr(settings, decides)) not in values:
             raise ConfigError(f"config.{key}: only {decides}={' or '.join(values)} reads it, this is {decides}={given}")
 
 

@@ -228,6 +228,11 @@ def seeds_of(told: dict[str, str]) -> str:
     return f"{told['seeds']} seed" if told["seeds"] == "1" else f"{told['seeds']} seeds"
 
 
+def seeds_in(results: Iterable[Result]) -> str:
+    """As `seeds_of`, of results themselves."""
+    return seeds_of({"seeds": several(len(result.content["seeds"]) for result in results)})
+
+
 def seeds_by_name(results: Mapping[str, Result]) -> str:
     """As `seeds_of`, and where numbers differ who has another than most: '1 seed (CNP, NP: 3)'."""
     usual, others = usual_and_others({name: len(result.content["seeds"]) for name, result in results.items()})

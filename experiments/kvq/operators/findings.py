@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
-from experiments.harness.results import Result, seeds_of, several
+from experiments.harness.results import Result, seeds_in
 from experiments.harness.tables import within_error
 from experiments.kvq.operators.tables import COLUMNS, TABLES
 
@@ -67,8 +67,7 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _seeds(number: Numbers, *ops: str, of: Iterable[str]) -> str:
     """'3 seeds': those of the runs of operators in the experiments `of`."""
-    runs = [number.cell(op, COLUMNS[experiment].head).run for op in ops for experiment in of]
-    return seeds_of({"seeds": several(len(run.content["seeds"]) for run in runs)})
+    return seeds_in(number.cell(op, COLUMNS[experiment].head).run for op in ops for experiment in of)
 
 
 _INTENTION = ("intention", "informer")

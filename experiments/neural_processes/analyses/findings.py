@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from experiments.harness.findings import Finding, Unsaid, digits, listed
-from experiments.harness.results import Result, comparable, seeds_of, several
+from experiments.harness.results import Result, comparable, seeds_in, several
 from experiments.neural_processes.analyses.tables import CONFIGS, curve, study_of_blocks
 from experiments.neural_processes.gp.tables import KERNELS
 from experiments.neural_processes.likelihoods import kind, log_likelihood
@@ -59,8 +59,7 @@ def sizes(results: Sequence[Result]) -> Iterator[Finding]:
 
 def _trained(runs: Collection[Result]) -> str:
     """'5000 steps, 1 seed'."""
-    seeds = seeds_of({"seeds": several(len(run.content["seeds"]) for run in runs)})
-    return f"{several(run.steps for run in runs)} steps, {seeds}"
+    return f"{several(run.steps for run in runs)} steps, {seeds_in(runs)}"
 
 
 def _target(result: Result, kernel: str) -> float:
