@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, facts, seeds_by_name, seeds_of, several
+from experiments.harness.results import Result, facts, seeds_by_name, seeds_in, several
 from experiments.neural_processes.gp.tables import HEADLINE, KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
 from experiments.neural_processes.likelihoods import LIKELIHOODS, kind
 from kvq_jax.models import MODELS, family
@@ -106,7 +106,7 @@ def _by_intention(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> I
         less = [f"{number(labels[0], head) - number(labels[1], head):+.3f} on {head}" for head in KERNELS.values()]
         told.append(f"{' less '.join(labels)}, from which it differs in {listed(changed)}, {listed(less)}")
     if told:
-        seeds = seeds_of(facts(trained, HEADLINE))
+        seeds = seeds_in(trained)
         yield Finding(f"The context read by Intention, each target alone, {seeds}: {'; '.join(told)}.")
 
 
