@@ -61,6 +61,8 @@ def _list(argv: list[str]) -> None:
         raise UserError(unknown("--metric", _METRIC.value, sorted({re.sub("@.*", "@N", name) for name in known})))
     found = sorted(found, key=key)
     if _VARIED.value or _PICTURE.value:
+        if _PICTURE.value and len(names := sorted({result.name for result in found})) > 1:
+            raise UserError(f"--picture is of one experiment, here are {', '.join(names)}: choose with --name")
         entries = [varied.of_result(result) for result in found]
         show(varied.table(entries, _METRIC.value))
         if _PICTURE.value:

@@ -152,6 +152,8 @@ def test_runs_says_in_one_line_what_is_wrong(runs, tmp_path):
     unknown = run("runs", "--results", runs, "--metric", "trained/mae@5", code=2)
     assert "unknown --metric 'trained/mae@5': did you mean 'trained/mse@N'?" in unknown
     assert "did you mean 'metric'" in run("runs", "--results", runs, "--sort", "metrics", code=2)
+    several = run("runs", "--results", runs, "--picture", tmp_path / "slices.png", code=2)
+    assert "of one experiment, here are intention/pixels, intention/sine: choose with --name" in several
     assert "did you mean 'csv'" in run("runs", "--results", runs, "--format", "cvs", code=2)
 
 
