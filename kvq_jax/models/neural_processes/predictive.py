@@ -41,14 +41,14 @@ def moments(raw: jax.Array, std_map: str, floor: float) -> tuple[jax.Array, jax.
 
 def factorised(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Independent normals: mean and std [..., M, dy]."""
-    known = not_jax_tracer(mean) and mean.size > 0
+    known = not_jax_tracer(mean) and jnp.size(mean) > 0
     return FactorisedNormal(dist.Normal(mean, std, validate_args=known), 1, validate_args=known)
 
 
 def mixture(mean: jax.Array, std: jax.Array) -> dist.Distribution:
     """Equal weights on K factorised distributions, mixed in each point: mean and std [K, ..., M, dy]."""
     mean, std = (jnp.moveaxis(x, 0, -2) for x in (mean, std))
-    known = not_jax_tracer(mean) and mean.size > 0
+    known = not_jax_tracer(mean) and jnp.size(mean) > 0
     weights = dist.Categorical(logits=jnp.zeros(mean.shape[:-1]), validate_args=known)
     return Mixture(weights, factorised(mean, std), validate_args=known)
 
