@@ -72,7 +72,7 @@ def test_a_run_of_fewer_plays_stands_in_its_table_and_is_told():
     fewer = Result(None, banp.content | {"overrides": {"evaluation.seeds": 5, "evaluation.stages": 20}})
     found = [result("cnp"), result("np"), fewer]
     table = tables.table7(found)
-    assert "over 10 (BANP: 5) orders of the published wheels, 500 rounds each." in table.caption
+    assert "over 10 (BANP: 5) orders of the published wheels, 500 rounds each, of 1 seed of training." in table.caption
     assert round(dict(table.rows)["BANP"][1].mean) == 1 and tables.changed(fewer) == ""
     assert "over 5 orders of the published wheels" in tables.run_table([fewer]).caption
 
@@ -147,8 +147,8 @@ def test_the_finding_of_losses_without_context(tmp_path):
     found.append(Result(tmp_path, changed.content | {"overrides": overrides}))
     *_, without, dropping, otherwise = FINDINGS["cmanp/table7_text"](found)
     assert without.text.endswith(
-        "LBANP -7.93 after -7.93 (-8.43), CNP -1.60 after 3.00 (-1.20) and LBANP with std_floor=0.1 -0.77 after 2.00 "
-        "(-1.20). Less than it: CNP."
+        "LBANP -7.93 after -7.93 (-8.43), CNP with drop=all -1.60 after 3.00 (-1.20) and LBANP with std_floor=0.1 "
+        "-0.77 after 2.00 (-1.20). Less than it: CNP with drop=all."
     )
     assert dropping.text.endswith("CNP 4 and 4 in place of 2 and 2.")
     assert otherwise.text.endswith("LBANP with std_floor=0.1 90 and 90 in place of 2 and 2.")
