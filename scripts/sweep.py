@@ -157,11 +157,12 @@ def _check_flags() -> None:
     if given("study") and (given("random") or given("grid") or given("dry_run") or given("retry_failed")):
         raise UserError("--study goes with none of --random, --grid, --dry_run and --retry_failed")
     if not given("study"):
-        unread = [name for name in ("trials", "storage", "maximise") if given(name)]
-        unread += [] if given("prune") else ["noprune"]
-        unread += [] if given("grid") or given("random") or not given("metric") else ["metric"]
-        if unread:
-            raise UserError(f"--{unread[0]} needs --study" + (", --grid or --random" * (unread[0] == "metric")))
+        of_study = [name for name in ("trials", "storage", "maximise") if given(name)]
+        of_study += [] if given("prune") else ["noprune"]
+        if of_study:
+            raise UserError(f"--{of_study[0]} needs --study")
+        if given("metric") and not (given("grid") or given("random")):
+            raise UserError("--metric needs --study, --grid or --random")
     if given("space") and not (given("study") or given("random")):
         raise UserError("--space needs --random or --study")
 

@@ -85,7 +85,8 @@ class SoftplusIntensity(NamedTuple):
     a closed form, a difference of dilogarithms, which the paper and its code approximate. Where all slopes are negative
     the intensities have finite integrals: with probability `never` nothing ever happens.
 
-    Quantiles, means and the marginal of the kinds are found between 2^-30 and 2^40 units.
+    Quantiles, means and the marginal of the kinds are found between 2^-30 and 2^40 units, and later times are taken for
+    the last of these in integrals.
     """
 
     start: Array  # [..., K]
@@ -109,11 +110,13 @@ class SoftplusIntensity(NamedTuple):
 
     def compensator(self, time: Array) -> Array:
         """The integral of the intensity from 0 to times [...], which may be infinite."""
-        return self._at(lambda time: self._until(self._scaled(time)), time, self._left(jnp.zeros_like(self.unit)))
+        return self._until(self._scaled(jnp.minimum(time, math.exp(_LAST) * self.unit)))
 
     def log_prob(self, time: Array) -> Array:
         """Log density at times [...]; of an infinite one -infinity."""
-        return self._at(lambda time: self.log_intensity(time) - self._until(self._scaled(time)), time, -jnp.inf)
+        known = jnp.isfinite(jnp.asarray(time, self.start.dtype))
+        finite = jnp.where(known, time, 1)
+        return jnp.where(known, self.log_intensity(finite) - self.compensator(finite), -jnp.inf)
 
     def log_survival(self, time: Array) -> Array:
         """log P(later than these times [...], or never)."""
@@ -160,12 +163,6 @@ class SoftplusIntensity(NamedTuple):
 
         total = _summed(density, self._grid())
         return jnp.log(jnp.maximum(total / total.sum(-1, keepdims=True), jnp.finfo(total.dtype).tiny))
-
-    def _at(self, function: Callable[[Array], Array], time: Array, limit: Array | float) -> Array:
-        """function(times [...]), and `limit`, without a gradient, where they are infinite."""
-        time = jnp.asarray(time, self.start.dtype)
-        known = jnp.isfinite(time)
-        return jnp.where(known, function(jnp.where(known, time, 1)), lax.stop_gradient(limit))
 
     def _scaled(self, time: Array) -> Array:
         return jnp.asarray(time, self.start.dtype) / self.unit

@@ -187,17 +187,14 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
 
     def judged(function, test, key, sequences, at_once):
         found = []
-        for place, (part, count) in enumerate(zip(test, _shares([len(part.rest) for part in test], sequences))):
-            if count:
-                keys = jax.random.split(jax.random.fold_in(key, place), count)
-                given = jax.tree.map(lambda leaf, count=count: leaf[:count], part), keys
-                found.append(jax.lax.map(lambda one: function(*one), given, batch_size=at_once))
+        for place, part in _some(test, sequences):
+            keys = jax.random.split(jax.random.fold_in(key, place), len(part.rest))
+            found.append(jax.lax.map(lambda one: function(*one), (part, keys), batch_size=at_once))
         return jax.tree.map(lambda *parts: jnp.concatenate(parts), *found)
 
     def pictured(test, key, sequences):
-        shares = zip(test, _shares([len(part.rest) for part in test], sequences))
-        chosen = [jax.tree.map(lambda leaf, count=count: leaf[:count], part) for part, count in shares if count]
-        return jax.tree.map(lambda *parts: jnp.concatenate(parts[::-1]), *(padded(part, slots) for part in chosen))
+        chosen = [padded(part, slots) for _, part in _some(test, sequences)]
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts[::-1]), *chosen)
 
     return Source(
         training=dict(sample=classes.draw, data=sets.data, sizes=Sizes(classes, classes.fill)),
@@ -210,6 +207,14 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
         judged=judged,
         pictured=pictured,
     )
+
+
+def _some(test: Sequence[Events], most: int) -> list[tuple[int, Events]]:
+    """The first sequences of each length class, `most` in all, with its place; none of a class without a share."""
+    shares = enumerate(zip(test, _shares([len(part.rest) for part in test], most)))
+    return [
+        (place, jax.tree.map(lambda leaf, count=count: leaf[:count], part)) for place, (part, count) in shares if count
+    ]
 
 
 def _shares(counts: Sequence[int], most: int) -> list[int]:
