@@ -1,7 +1,7 @@
-"""A config as text that a person reads."""
+"""A config as text that a person reads, and by the keys that a person writes."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,15 @@ def knobs(section: ConfigDict, where: str = "") -> Iterator[str]:
             yield from knobs(value, f"{where}{key}.")
         else:
             yield f"{where}{key} = {_text(value)}"
+
+
+def value_of(section: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """What a section has by a key with dots, such as 'train.steps'; `default` where it has nothing."""
+    for part in key.split("."):
+        if not (isinstance(section, Mapping | ConfigDict) and part in section):
+            return default
+        section = section[part]
+    return section
 
 
 def docstring(file: Path) -> str:

@@ -59,6 +59,11 @@ class Numbers:
         cells = {row: self.cell(row, column) for row in rows}
         return {row: cell.mean for row, cell in cells.items() if isinstance(cell, Cell) and cell.known}
 
+    def steps(self, rows: Iterable[str], column: str) -> str:
+        """'600 to 4000', or '600' where they are the same: the steps of the runs that those rows are of."""
+        steps = [self.cell(row, column).run.content["steps"] for row in rows]
+        return " to ".join(map(str, sorted({min(steps), max(steps)})))
+
     def first(self, column: str, among: Iterable[str]) -> list[str]:
         """Those of the rows `among` that are marked as best: the best one and all within the joint error of it."""
         return [name for name in among if isinstance(cell := self.cell(name, column), Cell) and cell.best]

@@ -15,7 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from experiments.harness import progress, results, weights
+from experiments.harness import config_text, progress, results, weights
 from experiments.harness.checks import check_programs
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
@@ -230,17 +230,10 @@ def _with_weights(config: ConfigDict, given: weights.Weights, overrides: Mapping
     own = ConfigDict(config.to_dict() | {"model": given.model, "weights": given.digest})
     own.train.seeds = 1
     for key in (key for key in overrides if key.startswith("model.")):
-        asked, held = (_value(each, key) for each in (config, own))
+        asked, held = (config_text.value_of(each, key) for each in (config, own))
         if asked != held:
             raise UserError(f"config.{key}: {asked!r} is asked for, the weights are of a model with {held!r}")
     return own
-
-
-def _value(config: ConfigDict, key: str) -> Any:
-    """What a config has by a key with dots; None where it has nothing."""
-    for part in key.split("."):
-        config = config.get(part) if isinstance(config, ConfigDict) else None
-    return config
 
 
 def _given_state(program: Program, settings: TrainSettings, given: weights.Weights, placement: Placement) -> TrainState:

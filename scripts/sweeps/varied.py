@@ -8,7 +8,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.harness.config_text import knobs
+from experiments.harness import config_text
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result, load_results
 from experiments.harness.run_directory import config_json
@@ -36,10 +36,7 @@ class Entry:
         """Of an axis or a config key; '' where the config has none."""
         if key in self.config["axes"]:
             return self.config["axes"][key]
-        found = self.config
-        for part in key.split("."):
-            found = found[part] if isinstance(found, Mapping) and part in found else ""
-        return found
+        return config_text.value_of(self.config, key, "")
 
     def has(self, key: str, text: str) -> bool:
         """Whether an axis or a config key has a value, written as a Python literal or plainly."""
@@ -97,7 +94,9 @@ def table(entries: Sequence[Entry], metric: str | None = None) -> Table:
 
 def differences(one: Path, other: Path) -> Table:
     """The config keys in which two runs differ. Raises UserError where a folder holds no run."""
-    first, second = (dict(line.split(" = ", 1) for line in knobs(_config(folder))) for folder in (one, other))
+    first, second = (
+        dict(line.split(" = ", 1) for line in config_text.knobs(_config(folder))) for folder in (one, other)
+    )
     keys = sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
     rows = [(key, [found[key] if key in found else "none" for found in (first, second)]) for key in keys]
     return Table("Configs", ["key", str(one), str(other)], rows, f"{len(rows)} keys differ")

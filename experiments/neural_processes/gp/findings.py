@@ -21,11 +21,10 @@ def short(results: Sequence[Result]) -> Iterator[Finding]:
         found, oracle = number.known(names, head), number(f"oracle, {likelihood}", head)
         if not found:
             continue
-        steps = sorted(number.cell(name, head).run.content["steps"] for name in found)
         order = sorted(found, key=found.get, reverse=True)
         yield Finding(
             f"Of functions of a Gaussian process (RBF) the true posterior predicts {words} with a log-likelihood of "
-            f"{digits(oracle, 3)}. After {steps[0]} to {steps[-1]} steps the models are below it: "
+            f"{digits(oracle, 3)}. After {number.steps(found, head)} steps the models are below it: "
             f"{listed([f'{name} {digits(found[name])}' for name in order])}.",
             max(found.values()) < oracle,
         )

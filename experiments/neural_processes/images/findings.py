@@ -19,7 +19,7 @@ def emnist(results: Sequence[Result]) -> Iterator[Finding]:
     seen, unseen = number.known(names, _SEEN), number.known(names, _UNSEEN)
     order = sorted(seen, key=seen.get, reverse=True)
     yield Finding(
-        f"Completing digits of EMNIST, on which they were trained for {_steps(number, order, _SEEN)} steps, and "
+        f"Completing digits of EMNIST, on which they were trained for {number.steps(order, _SEEN)} steps, and "
         "letters, which they never saw: "
         f"{listed([f'{name} {digits(seen[name])} and {digits(unseen[name])}' for name in order])}; unseen classes are "
         "harder for each of them.",
@@ -53,19 +53,13 @@ def faces(results: Sequence[Result]) -> Iterator[Finding]:
     above = [name for name in order if found[name] > smooth and name not in level]
     beside = f", {listed(level)} within the joint error of it" if level else ""
     yield Finding(
-        f"On faces of 32x32 pixels, {data}, after {_steps(number, order, head)} steps, "
+        f"On faces of 32x32 pixels, {data}, after {number.steps(order, head)} steps, "
         f"{listed([f'{name} is at {digits(found[name])}' for name in order])}; a Gaussian process "
         f"fitted to the observed pixels, which knows that images are smooth and nothing of faces, at {digits(smooth)}: "
         f"{listed(above)} above it after these short runs{beside}, the others below.",
         0 < len(above) < len(order) - len(level),
     )
     yield from _more_pixels(results, "celeba32")
-
-
-def _steps(number: Numbers, names: Sequence[str], head: str) -> str:
-    """'600 to 4000': of the runs of a column."""
-    steps = sorted(number.cell(name, head).run.content["steps"] for name in names)
-    return f"{steps[0]} to {steps[-1]}"
 
 
 def _more_pixels(results: Sequence[Result], data: str) -> Iterator[Finding]:

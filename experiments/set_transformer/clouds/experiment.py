@@ -4,7 +4,6 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from ml_collections import ConfigDict
 
@@ -14,6 +13,7 @@ from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.set_transformer.networks import network
+from experiments.set_transformer.splits import hold_out
 from experiments.tasks.clouds import Clouds, ResidentClouds
 from experiments.tasks.surfaces import SURFACES
 from kvq_jax.domains import Count, Share
@@ -76,11 +76,7 @@ def _load(own: DataSettings, task: Clouds, data_dir: str | None) -> tuple[dict, 
     if own.resident < task.points:
         raise ConfigError(f"config.data.resident: {own.resident} points of a surface, a set has {task.points}")
     found = modelnet.load(own.source, data_dir, own.resident if own.source == "off" else task.points)
-    order = np.random.default_rng(0).permutation(len(found.train.label))
-    held_out = max(1, round(own.validation_fraction * len(order)))
-    if held_out == len(order):
-        raise ConfigError(f"config.data.validation_fraction: leaves none of {len(order)} clouds to train on")
-    parts = {"train": order[held_out:], "validation": order[:held_out]}
+    parts = hold_out(own.validation_fraction, len(found.train.label), "clouds")
     data = {
         split: ResidentClouds(found.train.points[part], found.train.label[part], split == "train")
         for split, part in parts.items()

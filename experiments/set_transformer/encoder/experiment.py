@@ -21,6 +21,7 @@ from experiments.data import cifar, sources
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import Experiment
+from experiments.set_transformer.splits import hold_out
 from experiments.tasks.labelled_images import Classified, LabelledImages
 from kvq_jax.domains import Count, Share
 from kvq_jax.models import IMAGE_CLASSIFIERS
@@ -95,11 +96,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 def _load(own: DataSettings, data_dir: str | None) -> tuple[dict[str, LabelledImages], dict]:
     """The images of each split, and facts for result.json. Raises ConfigError and DataError."""
     found = settings.choose(DATA, own.name, "config.data.name")(own.source, data_dir)
-    order = np.random.default_rng(0).permutation(len(found.train["label"]))
-    held_out = max(1, round(own.validation_fraction * len(order)))
-    if held_out == len(order):
-        raise ConfigError(f"config.data.validation_fraction: leaves none of {len(order)} images to train on")
-    parts = {"train": (found.train, order[held_out:]), "validation": (found.train, order[:held_out])}
+    parts = hold_out(own.validation_fraction, len(found.train["label"]), "images")
+    parts = {split: (found.train, rows) for split, rows in parts.items()}
     parts["test"] = (found.test, np.arange(len(found.test["label"])))
     data = {
         split: LabelledImages(_coloured(of["image"][rows]), of["label"][rows], split == "train")

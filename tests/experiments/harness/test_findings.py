@@ -1,6 +1,7 @@
 """Sentences whose numbers are read from tables."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from experiments.harness.tables import Cell, Table
 TABLE = Table(
     "Errors", ["model", "one", "two"], [("A", [Cell(0.5, best=True), "none"]), ("B", [Cell(0.7), Cell()])], ""
 )
+STEPS = {"A": 4000, "B": 600, "C": 4000}
 
 
 def test_numbers_are_found_by_row_and_column():
@@ -29,6 +31,13 @@ def test_numbers_are_found_by_row_and_column():
             number(row, column)
     with pytest.raises(Unsaid, match="no result of the table"):
         Numbers(lambda results: None, [])
+
+
+def test_steps_are_a_range_where_runs_differ():
+    cells = {name: Cell(0.5, run=SimpleNamespace(content={"steps": steps})) for name, steps in STEPS.items()}
+    number = Numbers(lambda results: Table("", ["model", "one"], [(name, [cells[name]]) for name in cells], ""), [])
+    assert number.steps("ABC", "one") == "600 to 4000"
+    assert number.steps("AC", "one") == "4000"
 
 
 def test_best_is_best_alone():
