@@ -1,4 +1,4 @@
-"""Point clouds to be classified (Set Transformer, Section 5.6, Table 4)."""
+"""Point clouds to be classified (Set Transformer, Section 5.5, Table 4)."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Sets of images with attributes in common, but for one that has none of them (Set Transformer, Section 5.5)."""
+"""Sets of images with attributes in common, but for one that has none of them (Set Transformer, Section 5.4)."""
 
 import dataclasses
 import itertools
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.sets import SetTask
-from kvq_jax.domains import Count, Within
+from kvq_jax.domains import Count, Natural, Within
 
 
 class AttributedImages(flax.struct.PyTreeNode):
@@ -35,6 +35,7 @@ class OddOneOut:
 
     set_size: Annotated[int, Within(3)]
     shared: Count
+    sets: Natural  # how many different sets there are to train on, the same for every model; 0: each is drawn anew
 
     def common(self, attribute: np.ndarray) -> np.ndarray:
         """Which attributes of images [n, A] may be common in a set: as many as `shared`, int32 [P, shared].
@@ -49,6 +50,9 @@ class OddOneOut:
 
     def sample(self, key: jax.Array, data: AttributedImages) -> SetTask:
         """One set; its anomaly is at a place drawn uniformly."""
+        if data.training and self.sets:
+            number = jax.random.randint(key, (), 0, self.sets)
+            key = jax.random.fold_in(jax.random.key(0, impl=jax.random.key_impl(key)), number)
         group_key, normal_key, odd_key, place_key = jax.random.split(key, 4)
         group = data.common[jax.random.randint(group_key, (), 0, len(data.common))]
         has, images = data.attribute[:, group], (len(data.image),)

@@ -45,8 +45,10 @@ class ImageSetNetwork(SetNetwork):
 class ImageSetDetector(ImageSetNetwork):
     """A logit for each image of a set, given the others: head(z_i, pool(Z)) of what the encoder makes of them, Z.
 
-    The paper (Section 5.5) says neither how its network for anomalies looks nor how it is trained: this form is ours.
-    num_outputs and out_features are not used. Raises as SetNetwork.
+    The head is ours. The paper's network (Section 5.4; supplement, Table 9) ends in 256 features for each of eight
+    images, of which it does not say how they become scores. num_outputs and out_features are not used.
+
+    Raises as SetNetwork.
     """
 
     @nn.compact

@@ -187,7 +187,13 @@ SET_NETWORKS = {
     "rff_attsets": SetModel("rFF + AttSets", dict(encoder="rff", pooling="attsets")),
     "sab_mean": SetModel("SAB + Pooling", dict(encoder="sab", pooling="mean")),
     "sab_dotprod": SetModel("SAB + Dotprod", dict(encoder="sab", pooling="dotprod")),
-    "isab16_mean": SetModel("ISAB (16) + Pooling", dict(encoder="isab", num_inducing=16, pooling="mean")),
+    **{
+        f"isab{points}_mean": SetModel(
+            f"ISAB ({points}) + Pooling", dict(encoder="isab", num_inducing=points, pooling="mean")
+        )
+        for points in (16, 32, 64)
+    },
+    "isab16_max": SetModel("ISAB (16) + Pooling (max)", dict(encoder="isab", num_inducing=16, pooling="max")),
     "rff_pma": SetModel("rFF + PMA", dict(encoder="rff", pooling="pma")),
     "sab_pma": SetModel("SAB + PMA", dict(encoder="sab", pooling="pma")),
     **{

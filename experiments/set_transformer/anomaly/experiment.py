@@ -1,4 +1,4 @@
-"""Which image of a set does not belong (Set Transformer, Section 5.5): by the areas under two curves.
+"""Which image of a set does not belong (Set Transformer, Section 5.4): by the areas under two curves.
 
 The paper's sets are of faces of CelebA. Seven have two attributes, the eighth has neither of them. In the same form of
 images of classes, seven are of one class and the eighth of another; no class is in two splits.

@@ -1,4 +1,4 @@
-"""The class of a point cloud (Set Transformer, Section 5.6, Table 4): ModelNet40, or surfaces that need no data."""
+"""The class of a point cloud (Set Transformer, Section 5.5, Table 4): ModelNet40, or surfaces that need no data."""
 
 import dataclasses
 

@@ -52,7 +52,7 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
 
 def _published(model: str, points: int) -> Cell | str:
     cell = CLOUDS.get(model, {}).get(points)
-    return printed(cell and Cell(100 * cell.mean, decimals=2))
+    return printed(cell and Cell(100 * cell.mean, 100 * cell.error, decimals=2))
 
 
 def _place(result: Result) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from kvq_jax.models import ImageSetDetector, ImageSetNetwork
 from tests.experiments.data.image_archives import PARTITION_OF, write_faces
 from tests.kvq_jax.nn.drawing import draw, start
 
-TASK = OddOneOut(set_size=4, shared=2)
+TASK = OddOneOut(set_size=4, shared=2, sets=0)
 ATTRIBUTE = np.random.default_rng(0).random((40, 5)) < [0.8, 0.7, 0.5, 0.5, 0.02]
 
 
@@ -48,6 +48,20 @@ def test_all_but_one_share_two_attributes_of_which_it_has_none():
         assert len(set(own.tolist())) == 4 and (normal.all(0) & ~alone).sum() >= 2
     assert np.bincount(place, minlength=4) / 6000 == pytest.approx(np.full(4, 0.25), abs=0.03)
     assert len(np.unique(number)) > 30
+
+
+def test_training_sees_as_many_sets_as_there_are():
+    image = jnp.arange(40, dtype=jnp.uint8).reshape(40, 1, 1, 1)
+    keys = jax.random.split(jax.random.key(0), 300)
+
+    def different(sets, training):
+        task = OddOneOut(set_size=4, shared=2, sets=sets)
+        data = AttributedImages(image, jnp.asarray(ATTRIBUTE), jnp.asarray(task.common(ATTRIBUTE)), training)
+        drawn = jax.jit(jax.vmap(task.sample, (0, None)))(keys, data).x[..., 0, 0, 0]
+        return {tuple(own) for own in drawn.tolist()}
+
+    assert len(different(5, training=True)) == 5 and different(5, training=True) < different(9, training=True)
+    assert different(5, training=False) == different(0, training=True) and len(different(0, training=True)) > 250
 
 
 def test_areas_are_those_of_all_images_of_some_sets():
@@ -142,8 +156,8 @@ def test_a_tiny_run_and_its_table(tmp_path):
     other = Result(result.folder, result.content | {"axes": result.axes | {"model": "sab_pma"}})
     rows = dict(TABLES["set_transformer/anomaly"]([result, other]).rows)
     assert rows["rFF + Pooling (mean)"][0].mean == found["auroc"]["mean"]
-    assert rows["rFF + Pooling (mean)"][1] == "(none)"
-    assert rows["SAB + PMA"][1].text() == "0.5941" and rows["SAB + PMA"][3].text() == "0.4386"
+    assert rows["rFF + Pooling (mean)"][1].text() == "0.5643 ± 0.0139"
+    assert rows["SAB + PMA"][1].text() == "0.5941 ± 0.0170" and rows["SAB + PMA"][3].text() == "0.4386 ± 0.0089"
     assert not rows["SAB + Pooling"][0].known and rows["chance"][2].text() == rows["chance"][3].text() + "0"
     assert (result.folder / "figure.png").stat().st_size > 10_000
     assert TABLES["set_transformer/anomaly"]([]) is None and operators([result]) is None

@@ -130,7 +130,7 @@ def test_settings_are_checked(arg, changes, error, message):
 
 
 def test_what_is_evaluated_table_4_and_figure(tmp_path):
-    config = config_file.get_config("model=rff_mean,preset=tiny")
+    config = config_file.get_config("model=rff_max,preset=tiny")
     made = clouds.build(config, split_evaluation(config.evaluation)[1], None)
     variables, key = jax.eval_shape(made.init, jax.random.key(0)), jax.random.key(0)
     found, shown = (
@@ -152,8 +152,8 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     other = Result(tmp_path, content | {"axes": result.axes | {"model": "isab16_pma", "points": "1000"}})
     table = TABLES["set_transformer/table4"]([result, other])
     rows = dict(table.rows)
-    assert rows["rFF + Pooling (mean)"][0].mean == 25 and rows["rFF + Pooling (mean)"][1].text() == "79.51"
-    assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62"
+    assert rows["rFF + Pooling (max)"][0].mean == 25 and rows["rFF + Pooling (max)"][1].text() == "79.51 ± 1.66"
+    assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62 ± 1.49"
     assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
     assert "10 of 20 steps" in table.caption and "surfaces of 10 kinds" in table.caption
     assert figures.run_figure([result], tmp_path).stat().st_size > 10_000
