@@ -27,7 +27,8 @@ episodes with 15 queries. The paper leaves open, and we chose:
   --config.encoder.statistics=running for averages.
 - alpha 50 as in R2-D2 and MetaOptNet, 0.1 with a Gaussian kernel, learnt. The variance of the features sets the width
   of that kernel.
-- Adam for MAML, as its authors have it, and for the prototypes.
+- Adam for MAML, as its authors have it, and for the prototypes. Both clip the norm of the gradient at 10, where MAML's
+  code clips every entry.
 - First-order MAML, which is what the paper quotes; --config.model.first_order=False for the other.
 
 `quick` has narrower networks, 2 episodes in a batch (1 with a ResNet), and Adam with a rate that falls to 0. Its steps

@@ -1,11 +1,12 @@
-"""The size that least squares takes: Intention paper, Section 4 and Appendix 2; Figure 3.
+"""The size that least squares takes: Intention paper, Section 2 and Appendix 2; Figure 3.
 
     python -m scripts.sweep --config configs/intention/scaling.py:preset=quick     # the search of every model
     python -m experiments.run --config configs/intention/scaling.py:model=intention,dimension=4,size=16,preset=quick
 
 One cell is one model of one latent size at one dimension. The sweep doubles the size until the error is at most
-`evaluation.threshold`, and leaves out what is then not needed. `paper` is Appendix 2 as printed, up to d = 10 and
-s = 8192. `quick` ends at s = 128, with a tenfold rate that falls to 0 and 1500 steps.
+`evaluation.threshold`, and leaves out what is then not needed. `paper` is Appendix 2, up to d = 10, with sizes that
+double up to 8192; the text says that they double, too, and prints s * s and 8196. `quick` ends at s = 128, with a
+tenfold rate that falls to 0 and 1500 steps.
 
 The paper leaves open, and we chose: the threshold, 5 % of the variance of a weight, by the mean over tasks; alpha
 starts at 0.1 and is learnt; gradients are clipped at norm 1, as sets of nearly dependent points have steep losses; the

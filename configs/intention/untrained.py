@@ -1,4 +1,4 @@
-"""What the operators do before anything is learnt: Intention paper, Section 3, Appendices 3, 9; Figures 4, 5, 15.
+"""What the operators do before anything is learnt: Intention paper, Sections 2, 3; Appendices 3, 9; Figures 4, 5, 15.
 
     python -m scripts.sweep --config configs/intention/untrained.py:preset=quick     # all three
     python -m experiments.run --config configs/intention/untrained.py:figure=4,preset=quick

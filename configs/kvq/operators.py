@@ -6,11 +6,12 @@
     python -m scripts.sweep --config configs/kvq/operators.py:preset=quick,data=real --cells smoothing --data_dir DATA
     python -m scripts.tables --table kvq/smoothing
 
-Everything but the operator is the experiment's own: attention with its five heads, encoders and decoder; for set
-anomalies the Transformer with one layer, where no other layer makes up for the operator. Operators with an alpha learn
-it for each head, from 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST,
-mini-ImageNet and CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant
-analysis, whose values are labels, cannot stand here.
+But for the operator, its one seed, and fewer steps of few-shot classification and of constrained_intention (EDITS), a
+cell is the experiment's own: attention with its five heads, encoders and decoder; for set anomalies the Transformer
+with one layer, where no other layer makes up for the operator. Operators with an alpha learn it for each head, from
+0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet and
+CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values
+are labels, cannot stand here.
 
 smoothing=least, little, some, much or most gives every operator the scale that its theory asks for, and one of five
 starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of

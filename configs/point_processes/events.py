@@ -9,7 +9,8 @@ The models are the Transformer Hawkes Process with the intensity of Zuo et al. 2
 log-normals (thp_mixture, the paper's THP), its transformer replaced by constant-memory attention (cmhp), the same with
 Intention that forgets (intention_hawkes, ours), and the recurrent baseline of Shchur et al. 2020 (gru).
 
-data=poisson, renewal, self_correcting, hawkes, hawkes2 are the processes of Shchur et al. 2020 with their numbers, and
+data=poisson, renewal, self_correcting, hawkes, hawkes2 are the processes of Shchur et al. 2020 with their numbers, in
+sequences of up to 64 events where theirs have 1024, and
 multivariate is a Hawkes process of five kinds of events, ours. They need no files: every training step draws new
 sequences, and the likelihood of the process itself is the best that any model can reach. All other data are recorded:
 for mooc, reddit and wikipedia the CSV files of JODIE (Kumar et al. 2019), or for all the .npz files of Shchur et al.

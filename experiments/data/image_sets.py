@@ -1,4 +1,4 @@
-"""Images to complete, by name and source (CMANP paper, Section 4.2, Table 3).
+"""Images to complete, by name and source (CMANP paper, Section 4.1, Table 3).
 
     name     source          what it is
     celeba   archive, tfds   faces: trained on partitions 0 and 1, tested on partition 2

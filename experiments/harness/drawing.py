@@ -23,7 +23,7 @@ INK, GREY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 # Their lightness tells them apart where hues do not, as for those who see no red or no green.
 RED, BLUE, GREEN, AMBER, VIOLET = "#c02a2a", "#1f4fae", "#17c98a", "#d9a520", "#c583d0"
 # Preset -> what a heading says of its runs.
-EFFORTS = {"tiny": "runs of seconds", "quick": "short runs", "paper": "the published protocol"}
+EFFORTS = {"tiny": "runs of seconds", "quick": "short runs", "paper": "preset paper"}
 # Kind of a picture -> the metadata that leave out when it was drawn: equal pictures are equal files.
 _WITHOUT_TIME = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 FORMATS = tuple(_WITHOUT_TIME)

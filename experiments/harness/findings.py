@@ -5,7 +5,7 @@ its findings in the order of reading.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
@@ -82,6 +82,20 @@ class Numbers:
         worse = {name for name in order if (found[name] > mean) == smaller}
         return [name for name in order if name != row and (name in worse or within_error(self.cell(name, column), own))]
 
+    def ranking(self, row: str, column: str, among: Iterable[str], smaller: bool = False) -> str:
+        """'b 2.0, a 1.0 and c 0.50; a is number 2 of 3, c within the joint error of it'.
+
+        The rows `among` with their numbers, the best first, the place of one of them, and who may as well be there.
+        Raises Unsaid where it has no number.
+        """
+        found, own = self.known(among, column), self.cell(row, column)
+        self(row, column)
+        order = sorted(found, key=found.get, reverse=not smaller)
+        told = listed([f"{each} {digits(found[each])}" for each in order])
+        alike = [each for each in order if each != row and within_error(self.cell(each, column), own)]
+        level = f", {listed(alike)} within the joint error of it" if alike else ""
+        return f"{told}; {row} is number {order.index(row) + 1} of {len(order)}{level}"
+
     @property
     def rows(self) -> list[str]:
         """The names of the rows."""
@@ -121,13 +135,6 @@ def listed(words: Sequence[str]) -> str:
     if not words:
         return "none"
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def ranking(found: Mapping[str, float], name: str, smaller: bool = False) -> str:
-    """'b 2.0, a 1.0 and c 0.50; a is number 2 of 3': names with their numbers, the best first, and the place of one."""
-    order = sorted(found, key=found.get, reverse=not smaller)
-    told = listed([f"{each} {digits(found[each])}" for each in order])
-    return f"{told}; {name} is number {order.index(name) + 1} of {len(order)}"
 
 
 def no_better_than(number: Numbers, row: str, words: str, column: str, smaller: bool = False) -> Finding:

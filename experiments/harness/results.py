@@ -239,7 +239,13 @@ def seeds_by_name(results: Mapping[str, Result]) -> str:
     return seeds_of({"seeds": usual}) + others
 
 
-def usual_and_others(numbers: Mapping[str, int]) -> tuple[str, str]:
+def steps_by_name(results: Mapping[str, Result]) -> str:
+    """'3000 steps (CNP: 900 of 1000)': what most were trained for, and who for another number; see `Result.steps`."""
+    usual, others = usual_and_others({name: result.steps for name, result in results.items()})
+    return f"{usual} steps{others}"
+
+
+def usual_and_others(numbers: Mapping[str, Any]) -> tuple[str, str]:
     """What most names have, and ' (A, B: 3; C: 5)' of those that have another number, '' if none has."""
     usual = statistics.mode(sorted(numbers.values()))
     others = [

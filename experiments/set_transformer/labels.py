@@ -46,8 +46,15 @@ def images(result: Result) -> tuple:
     return (*own, result.content["facts"]["data"]) if own else ()
 
 
+_WORDS = {
+    "protocol": {"paper": "the paper's protocol", "code": "that of the released code", "demo": "that of its notebook"},
+    "form": {"paper": "blocks of the paper", "code": "blocks of the released code"},
+    "op": {"own": "softmax attention"},
+}
+
+
 def described(result: Result) -> str:
     """The axes that all results of a table share, and the model does not show."""
     axes = result.axes
-    shared = (f"{axis}={axes[axis]}" for axis in ("protocol", "form", "op") if axis in axes)
+    shared = (words.get(axes[axis], f"{axis}={axes[axis]}") for axis, words in _WORDS.items() if axis in axes)
     return ", ".join([f"Preset {axes['preset']}", *shared])

@@ -1,4 +1,4 @@
-"""Least squares as a task to learn (Intention paper, Section 4, Appendix 2): from pairs (x, y = x w) to w."""
+"""Least squares as a task to learn (Intention paper, Section 2, Appendix 2): from pairs (x, y = x w) to w."""
 
 import dataclasses
 from typing import NamedTuple

@@ -143,9 +143,9 @@ class MAMLClassifier(Block):
     """The scores of a linear layer on e_enc(Q), both after gradient descent on the cross-entropy of the context.
 
     Finn et al. 2017 (arXiv 1703.03400). Each episode adapts its own copy of all parameters, those of batch norm
-    included. Their released code divides the cross-entropy of 5 x 5 images by 5: its inner rate of 0.01 is 0.05 for the
-    mean. As there, context and targets are normalised separately, each by its own statistics. The encoder's dropout is
-    not used.
+    included: their released code has no scale there, and does not adapt the shift. It divides the cross-entropy of
+    5 x 5 images by 5: its inner rate of 0.01 is 0.05 for the mean. As there, context and targets are normalised
+    separately, each by its own statistics. The encoder's dropout is not used.
 
     Raises ValueError for an encoder whose statistics are not 'transductive'.
     """

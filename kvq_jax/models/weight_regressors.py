@@ -2,7 +2,7 @@
 
     model(x [..., N, d], y [..., N, 1], mask [..., N] or None) -> w [..., d]
 
-The models named Weights are of the scaling experiment (Section 4, Appendix 2), where y = x w. `latent` is s, the size
+The models named Weights are of the scaling experiment (Section 2, Appendix 2), where y = x w. `latent` is s, the size
 of all layers; the experiment doubles it until the error is small. Each encoder sees the row [x_i, y_i], where the paper
 writes e(K, V, Q). The models named Target are of policy distillation (Section 5.3, Appendix 6), where w is the target
 and y the squared distance from the place x to it. There K = V = Q are the observations o_i = [x_i, y_i]; encoders and

@@ -40,7 +40,7 @@ def table2(results: Sequence[Result]) -> Iterator[Finding]:
     going = [row for row, (chosen, all_steps) in steps.items() if chosen == all_steps]
     yield Finding(
         f"With a quarter of the ResNet-12's width: {'; '.join(f'{row} {ours[row]:.1f} %' for row in rows)}. The best "
-        f"step of {len(going)} of the {len(rows)} was their last, so they were still learning.",
+        f"step of {len(going)} of the {len(rows)} was their last.",
         bool(going),
     )
 

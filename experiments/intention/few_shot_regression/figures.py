@@ -54,7 +54,7 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
         if missing:
             where = dict(transform=axis.transAxes, ha="right", va="top", fontsize=7)
             axis.text(0.98, 0.98, "missing: " + ", ".join(missing), **where)
-    _legend(figure, MODELS)
+    _legend(figure, MODELS, dict(color=drawing.FAINT, linewidth=6, label="standard error"))
     columns = ["task", "preset", "model", "phase", "observations", *numbers]
     return drawing.save(figure, folder / "figure7.png", columns, rows)
 
@@ -83,7 +83,12 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
             rows.append((model, phase, task, int(counts[column]), mse))
     for axis, name in zip(axes[0], names):
         axis.set_title(name, fontsize=6.5)
-    figure.suptitle(_heading(f"{task_name(first)} from a number of observed pixels", chosen), fontsize=9)
+    figure.suptitle(
+        _heading(
+            f"{task_name(first)} from a number of observed pixels; blue: not observed; values cut to [0, 1]", chosen
+        ),
+        fontsize=9,
+    )
     rows.sort(key=lambda row: (list(chosen).index(row[0]), PHASES.index(row[1])))
     return drawing.save(figure, folder / "figure13.png", ["model", "phase", "image", "observations", "mse"], rows)
 

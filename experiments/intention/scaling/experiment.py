@@ -1,4 +1,4 @@
-"""The scaling experiment of the Intention paper (Section 4, Appendix 2, Figure 3): least squares as a task to learn.
+"""The scaling experiment of the Intention paper (Section 2, Appendix 2, Figure 3): least squares as a task to learn.
 
 A task is a set of pairs (x, y) with y = x w; the model sees the pairs and predicts w. One run trains one model of one
 latent size at one dimension. configs/intention/scaling.py doubles the size until the error is small; Figure 3 reads the

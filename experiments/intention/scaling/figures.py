@@ -18,7 +18,7 @@ _NUMBERS = ("mean", "sem", "median", "n")
 
 
 def figure3(results: Sequence[Result], folder: Path) -> Path:
-    """The smallest size that reaches the threshold by dimension, for the mean and for the median error (Section 4).
+    """The smallest size that reaches the threshold by dimension, for the mean and for the median error (Section 2).
 
     An open mark with an arrow: no size up to this one, the largest tried, was enough.
     """

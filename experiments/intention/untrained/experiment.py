@@ -1,4 +1,4 @@
-"""What operators do before anything is learnt (Intention paper, Section 3, Appendices 3 and 9; Figures 4, 5 and 15).
+"""What operators do before anything is learnt (Intention paper, Sections 2, 3, Appendices 3, 9; Figures 4, 5, 15).
 
 Nothing is trained: a run computes, or times, what one figure draws. The config's `measure` section names a class here.
 """

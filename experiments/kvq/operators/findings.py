@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
+from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than
 from experiments.harness.results import Result, seeds_in
 from experiments.harness.tables import within_error
 from experiments.kvq.operators.tables import COLUMNS, TABLES
@@ -58,7 +58,8 @@ def smoothing(results: Sequence[Result]) -> Iterator[Finding]:
             before = [f"{op} {digits(own(op, column.head))}" for op in ("softmax", *_INTENTION)]
             yield Finding(
                 "With the scale that the theory of each operator asks for, and the start of the least validation loss "
-                f"of those that were run, {column.head}: {ranking(found, 'intention', column.smaller_is_better)}. With "
+                f"of those that were run, {column.head}: "
+                f"{number.ranking('intention', column.head, found, column.smaller_is_better)}. With "
                 f"the scale of the experiment, the same for all: {listed(before)}."
             )
             if "uniform" in found:

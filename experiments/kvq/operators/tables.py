@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.harness.results import Result, comparable, drawn, several
+from experiments.harness.results import Result, comparable, drawn, usual_and_others
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from kvq_jax.ops import OPERATORS
 
@@ -53,7 +53,8 @@ def smoothing(results: Sequence[Result]) -> Table | None:
     return _table(
         found,
         "KVQ space at work: every operator with the scale that its theory asks for",
-        f" Each operator has the start of the least validation loss, of so many as were run: {told}.",
+        f" Operators start from one of five scales, by how much they smooth: least, little, some, much, most "
+        f"(configs/kvq/operators.py). Each has the start of the least validation loss, of so many as were run: {told}.",
     )
 
 
@@ -72,10 +73,10 @@ def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = ""
     ]
     told = {
         "preset": next(iter(found.values())).preset,
-        "seeds": _by_experiment(found, lambda result, _: len(result.content["seeds"])),
-        "n": _by_experiment(found, lambda result, column: result.metrics[f"trained/{column.metric}"]["n"]),
+        "seeds": _by_experiment(found, lambda result: len(result.content["seeds"])),
+        "n": _by_experiment(found, _tasks),
     }
-    steps = _by_experiment(found, lambda result, _: result.content["steps"])
+    steps = _by_experiment(found, lambda result: result.content["steps"])
     facts = [result.content["facts"] for result in found.values()]
     images = sorted({fact["data"] for fact in facts if "data" in fact})
     selected = sorted({name for (name, _), result in found.items() if result.config["train"]["select"] == "best"})
@@ -84,22 +85,27 @@ def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = ""
         ["operator", *(column.head for column in COLUMNS.values())],
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
-        f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over {drawn(told)} "
-        f"evaluation tasks; {BEST}. Images: {'; '.join(images) or 'none'}.{chosen} No paper has this table.",
+        f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over "
+        f"{drawn({**told, 'n': 'evaluation tasks'})} ({told['n']}); {BEST}. Images: {'; '.join(images) or 'none'}."
+        f"{chosen} No paper has this table.",
         facts=told,
     )
 
 
-def _by_experiment(found: Mapping[tuple, Result], number: Callable[[Result, Column], Any]) -> str:
-    """A number of each experiment: '2000 (pixels), 4000 (kabsch)', or '2000' where all are equal."""
+def _by_experiment(found: Mapping[tuple, Result], number: Callable[[Result], Any]) -> str:
+    """A number of each experiment: 'pixels 2000, kabsch 4000 (erf: 1000)', or '2000' where all are equal."""
     of_each = {}
-    for experiment, column in COLUMNS.items():
-        values = {number(result, column) for (name, _), result in found.items() if name == experiment}
+    for experiment in COLUMNS:
+        values = {op: number(result) for (name, op), result in found.items() if name == experiment}
         if values:
-            of_each[experiment] = several(values)
+            of_each[experiment] = "".join(usual_and_others(values))
     if len(set(of_each.values())) == 1:
         return next(iter(of_each.values()))
-    return ", ".join(f"{value} ({experiment})" for experiment, value in of_each.items())
+    return ", ".join(f"{experiment} {value}" for experiment, value in of_each.items())
+
+
+def _tasks(result: Result) -> int:
+    return result.metrics[f"trained/{COLUMNS[result.axes['experiment']].metric}"]["n"]
 
 
 def _cell(result: Result | None, column: Column) -> Cell:

@@ -18,6 +18,7 @@ class Function(NamedTuple):
 
 
 FUNCTIONS = (
+    # Printed as sin(x) + sin(10/3)*x, which is a line beside a sine.
     Function("sin(x) + sin(10x/3)", lambda x: jnp.sin(x) + jnp.sin(10 / 3 * x), ((-1.0, 2.0),)),
     Function("exp(-x) sin(πx) / 2", lambda x: jnp.exp(-x) * jnp.sin(jnp.pi * x) / 2, ((-2.0, 1.0),)),
     Function("-x sin(3x)", lambda x: -x * jnp.sin(3 * x), ((-2.0, -1.0), (1.0, 2.0))),

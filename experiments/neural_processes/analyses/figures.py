@@ -56,9 +56,9 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
     rows += _draw_likelihoods(right, "both", by_latents, "marginal")
     of_blocks, of_latents = (several(run.steps for run in runs.values()) for runs in (models, by_latents))
     left.set(xlabel="block size", ylabel="milliseconds a function", title="CMANP-AND, time", ylim=(0, None))
-    middle.set(xlabel="block size", ylabel=_LIKELIHOOD, title=f"CMANP-AND, {of_blocks} steps")
+    middle.set(xlabel="block size", ylabel=_LIKELIHOOD, title=f"CMANP-AND, jointly, {of_blocks} steps")
     right.set(xlabel="latents, $|L_I| = |L_B|$", ylabel=_LIKELIHOOD, title=f"CMANP, {of_latents} steps")
-    looks = [dict(linestyle="--", label="CMANP, as many steps"), *_LOOKS]
+    looks = [dict(linestyle="--", label="CMANP, each target alone, as many steps"), *_LOOKS]
     return _saved(figure, (left, middle, right), own, rows, folder / "figure4.png", looks)
 
 
@@ -152,7 +152,8 @@ def _saved(
         dict(color=colour, marker="o", markersize=4, label=KERNELS[kernel]) for kernel, colour in _COLOURS.items()
     ]
     drawing.legend_below(figure, [*kernels, *(dict(color=drawing.GREY, **look) for look in looks)])
-    figure.suptitle(f"Sizes of CMANP on 1-D functions ({drawing.EFFORTS[results[0].preset]})", fontsize=9.5)
+    effort, bars = drawing.EFFORTS[results[0].preset], "bars: standard error of what is lacking to the posterior"
+    figure.suptitle(f"Sizes of CMANP on 1-D functions ({effort}); {bars}", fontsize=9.5)
     return drawing.save(figure, path, _COLUMNS, rows)
 
 

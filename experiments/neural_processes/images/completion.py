@@ -36,7 +36,7 @@ from experiments.tasks.pixels import pixel_positions
 from kvq_jax.models import Points
 from kvq_jax.models.neural_processes.conditioning import sample
 
-FACTOR = 4  # of resolution mapping, on each side
+FACTOR = 4  # of resolution mapping, on each side; ours: the slides show 4x4 to 32x32, and 32x32 to 256x256
 ATTENDED = 3  # the pixel of the map of attention has this share of the height above it, and of the width on its left
 
 

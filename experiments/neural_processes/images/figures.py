@@ -67,7 +67,7 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
     figure.legend(handles=handles, loc="outside lower center", ncols=3 * len(places), fontsize=7)
     effort = drawing.EFFORTS[next(iter(cells.values())).preset]
     joint = "; broken: all targets jointly" * any(kind(model) == "joint" for model in looks)
-    figure.suptitle(f"Likelihood by observed pixels ({effort}){joint}", fontsize=9.5)
+    figure.suptitle(f"Likelihood by observed pixels ({effort}); bars: standard error{joint}", fontsize=9.5)
     return drawing.save(figure, folder / "figure7.png", ["data", "part", "model", "pixels", "likelihood", "sem"], rows)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than, ranking
+from experiments.harness.findings import Finding, Numbers, digits, listed, no_better_than
 from experiments.harness.results import Result, several
 from experiments.harness.tables import within_error
 from experiments.neural_processes.images.tables import chosen_results, operators, table3
@@ -90,7 +90,8 @@ def attention(results: Sequence[Result]) -> Iterator[Finding]:
         if len(found) < 2 or "softmax" not in found:
             continue
         yield Finding(
-            f"{head}, log-likelihood per target pixel by the operator over the context: {ranking(found, 'softmax')}."
+            f"{head}, log-likelihood per target pixel by the operator over the context: "
+            f"{number.ranking('softmax', head, found)}."
         )
         if "uniform" in found:
             yield no_better_than(number, "uniform", "a plain mean of the context (uniform)", head)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from experiments.harness import settings
 from experiments.harness.findings import Finding, Numbers, digits, listed
 from experiments.harness.results import Result, several
+from experiments.harness.tables import within_error
 from experiments.neural_processes.wheel.tables import (
     DROPS,
     PUBLISHED,
@@ -71,6 +72,7 @@ class _Regrets:
         chosen = chosen_results(results, reading)
         of_models = {MODELS[model].label: both(MODELS[model].label) for model in chosen}
         self.of_rule = both(REFERENCES["quadrant"])
+        self.least = functools.partial(number.cell, column=self.narrow)  # of a model at the least delta
         self.of_models = dict(sorted(of_models.items(), key=lambda row: sum(row[1])))
         self.length = _length(chosen)
         papers = [number.known(of_models, f"{delta}, paper") for delta in (self.narrow, self.wide)]
@@ -105,12 +107,12 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
 
     There the rule has nearly the same in all readings; at the largest delta it depends on the wheels that are played.
     """
-    shared = [name for name in ours.of_models if name in published.of_models]
-    fewer = [name for name in shared if ours.of_models[name][0] < published.of_models[name][0]]
-    if shared:
+    pairs = {name: (ours.least(name), published.least(name)) for name in ours.of_models if name in published.of_models}
+    fewer = [name for name, (own, other) in pairs.items() if own.mean < other.mean and not within_error(own, other)]
+    if pairs:
         yield Finding(
-            f"Beside {PUBLISHED}, {len(fewer)} of {len(shared)} models have less regret at {ours.narrow}: "
-            f"{_named(fewer)}."
+            f"Beside {PUBLISHED}, whose models were trained apart from these, {len(fewer)} of {len(pairs)} models have "
+            f"less regret at {ours.narrow}, by more than the joint deviation: {_named(fewer)}."
         )
 
 

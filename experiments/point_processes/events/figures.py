@@ -1,6 +1,6 @@
 """Pictures of marked event sequences from results: intensities, calibration, likelihood by the length of history."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from experiments.harness import drawing
 from experiments.harness.experiment import DATA
-from experiments.harness.results import Result
+from experiments.harness.results import Result, several
 from experiments.point_processes.events import measures, tables
 from experiments.point_processes.labels import LOOKS, TRUTH
 from kvq_jax.models import EVENT_MODELS
@@ -28,7 +28,7 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     _draw_history(axes[2], {model: result})
     place = result.axes["data"]
     heading = f"{EVENT_MODELS[model].label} on {(tables.PROCESSES | tables.RECORDED)[place]}"
-    figure.suptitle(f"{heading} ({drawing.EFFORTS[result.preset]})")
+    figure.suptitle(f"{heading}, {_sequences([result])} ({drawing.EFFORTS[result.preset]})")
     _explain(figure, {model: result}, [_PROCESS] * ("oracle_time" in result.examples) + [_BAND])
     return drawing.save(figure, folder / "figure.png")
 
@@ -70,7 +70,7 @@ FIGURES = {"events/intensities": intensities, "events/calibration": calibration,
 
 
 _PROCESS = TRUTH | dict(label="the process itself")
-_BAND = dict(color=drawing.FAINT, linewidth=6, label="calibrated (95 %)")
+_BAND = dict(color=drawing.FAINT, linewidth=6, label="calibrated (95 % of so many events)")
 
 
 def _by_data(
@@ -87,9 +87,14 @@ def _by_data(
         axis.set_title((tables.PROCESSES | tables.RECORDED)[place])
     drawing.hide_after(len(places), axes)
     preset = next(iter(cells.values())).preset
-    figure.suptitle(f"{title} ({drawing.EFFORTS[preset]})")
+    figure.suptitle(f"{title}, {_sequences(cells.values())} of each set of data ({drawing.EFFORTS[preset]})")
     _explain(figure, all_models, others)
     return drawing.save(figure, folder / f"{name}.png", ["data", "model", "x", "y"], rows)
+
+
+def _sequences(results: Iterable[Result]) -> str:
+    """'64 test sequences': how many a picture is made of, which are fewer than a table is."""
+    return f"{several(len(result.examples['mask']) for result in results)} test sequences"
 
 
 def _required(results: Sequence[Result], figure: str, places: Mapping[str, str]) -> dict[tuple[str, str], Result]:

@@ -124,7 +124,7 @@ def recorded(results: Sequence[Result]) -> Table | None:
         f"{_described(cells, told)}{_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the largest "
         "distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers it is "
         f"below {', '.join(f'{bound} ({RECORDED[place]})' for place, bound in sorted(bounds.items()))}. In bold the "
-        "best of a model's data and those within the joint error of it. No paper has this table."
+        "best model of each set of data and those within the joint error of it. No paper has this table."
     )
     heads = ["data, model", *(_METRICS[name][0] for name in _OF_RECORDED)]
     return Table("Recorded events", heads, rows, caption, facts=told)

@@ -1,8 +1,9 @@
 """Table 4 of the Set Transformer, accuracy of classes of point clouds by their number of points, from results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several, usual_and_others
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import CLOUDS, printed
@@ -40,11 +41,12 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
     own = list(found.values())
     first, told = own[0], facts(own, "trained/accuracy")
     data = several(result.content["facts"]["data"] for result in own)
-    steps, batch = several(result.steps for result in own), several(run.config["train"]["batch_size"] for run in own)
+    steps = _by_points(found, lambda run: run.steps)
+    batch = _by_points(found, lambda run: run.config["train"]["batch_size"])
     caption = (
-        f"{described(first)}; {data}; {steps} steps ('m of n': the weights are those of step m, of the best validation "
-        f"loss) of {batch} clouds. Accuracy in percent, mean over {seeds_of(told)} ± standard error over "
-        f"{drawn(told)} clouds{best}. The paper's numbers are of ModelNet40."
+        f"{described(first)}; {data}; steps: {steps}, 'm of n': weights are those of step m, of the best "
+        f"validation loss; clouds a batch: {batch}. Accuracy in percent, mean over {seeds_of(told)} ± standard error "
+        f"over {drawn(told)} clouds{best}. The paper's numbers are of ModelNet40."
     )
     rows = [(label_of(model), list(cells)) for model, *cells in zip(models, *columns)]
     return Table("Classes of point clouds", ["model", *heads], rows, caption, facts=told)
@@ -53,6 +55,12 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
 def _published(model: str, points: int) -> Cell | str:
     cell = CLOUDS.get(model, {}).get(points)
     return printed(cell and Cell(100 * cell.mean, 100 * cell.error, decimals=2))
+
+
+def _by_points(found: Mapping[tuple[str, int], Result], value: Callable[[Result], Any]) -> str:
+    """'1000 (5000 points: 300)': a value of the runs by their number of points."""
+    runs = {points: [run for (_, its), run in found.items() if its == points] for _, points in found}
+    return "".join(usual_and_others({f"{points} points": several(map(value, own)) for points, own in runs.items()}))
 
 
 def _place(result: Result) -> tuple[str, int]:

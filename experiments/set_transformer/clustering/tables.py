@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, facts, overridden, seeds_by_name, several
+from experiments.harness.results import Result, comparable, facts, overridden, seeds_by_name, steps_by_name
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured, over_seeds
 from experiments.set_transformer.labels import described, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import CLUSTERING, LARGE, ORACLE, printed
@@ -49,15 +49,15 @@ def _table(found: Mapping[str, Result], models: Sequence[str], size: str) -> Tab
     told, em = facts(own, "trained/ll0"), first.metrics["trained/ms_em"]
     task, evaluation = first.config["task"], first.config["evaluation"]
     fewest = f"{task['min_clusters']} to " if "min_clusters" in task else ""
-    steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
+    batch = first.config["train"]["batch_size"]
     by_name = {label_of(model): result for model, result in found.items()}
     caption = (
         f"{described(first)}; {fewest}{task['clusters']} clusters, {task['min_size']} to {task['max_size']} points; "
-        f"{steps} steps of {batch} sets{overridden(by_name)}. Log-likelihood of a point and adjusted Rand index (ARI), "
-        f"by the network (0) and after one step of EM (1): mean over {seeds_by_name(by_name)} and {told['n']} sets ± "
-        f"standard deviation of the seeds{best}; the oracle and EM, which have no seeds, ± standard error over sets. "
-        f"EM starts {evaluation['em_starts']} times from k-means++, on {em['n']} of the sets, and takes "
-        f"{measured(em).text()} ms a set, on the CPU of the run."
+        f"{steps_by_name(by_name)} of {batch} sets{overridden(by_name)}. Log-likelihood of a point and adjusted Rand "
+        f"index (ARI), by the network (0) and after one step of EM (1): mean over {seeds_by_name(by_name)} and "
+        f"{told['n']} sets ± standard deviation of the seeds{best}; the oracle and EM, which have no seeds, ± standard "
+        f"error over sets. EM starts {evaluation['em_starts']} times from k-means++, on {em['n']} of the sets, and "
+        f"takes {measured(em).text()} ms a set, on the CPU of the run."
     )
     columns = ["model", "LL0", "the paper's", "LL1", "the paper's LL1", "ARI0", "ARI1"]
     return Table("Amortised clustering", columns, rows, caption, error="error", facts=told)

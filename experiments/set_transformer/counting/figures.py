@@ -31,7 +31,8 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     axis.set(xticks=points, xticklabels=points, xlabel="inducing points", ylabel="accuracy")
     axis.legend(fontsize=8)
     figure.suptitle(
-        f"{induced[0].content['facts']['data']}, preset {induced[0].preset}; dotted: the paper's", fontsize=9
+        f"{induced[0].content['facts']['data']}, preset {induced[0].preset}; bars: standard error; dotted: the paper's",
+        fontsize=9,
     )
     return drawing.save(figure, folder / "figure3.png", ["inducing points", "accuracy", "sem"], rows)
 

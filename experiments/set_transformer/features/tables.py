@@ -50,7 +50,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
         f"{described(first)}; {known['data']}, {_encoder(known)}; {task['min_size']} to {task['max_size']} images of "
         f"{task['clusters']} classes; {steps} steps of {batch} sets. Adjusted Rand index of the network (0) and after "
         f"one step of EM (1): mean over {seeds_of(told)} ± standard error over {drawn(told)} sets{best}. The "
-        f"oracle is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
+        f"first row is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
         f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
     )
     columns = ["model", "ARI0", "the paper's", "ARI1", "the paper's ARI1"]

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, Unsaid, listed, ranking
+from experiments.harness.findings import Finding, Numbers, Unsaid, listed
 from experiments.harness.results import Result, facts, seeds_of
-from experiments.harness.tables import within_error
 from experiments.set_transformer.operators.tables import COLUMNS, OWN, operators
 
 _TOLD = ("maximum, MAE", "counting, accuracy", "clustering, LL0")
@@ -21,13 +20,12 @@ def beside_softmax(results: Sequence[Result]) -> Iterator[Finding]:
     for head, found in tried.items():
         column = COLUMNS[head]
         told = facts([number.cell(op, head).run for op in found], f"trained/{column.metric}")
-        near = {op: mean for op, mean in found.items() if abs(mean) < _FAR}
-        far = [op for op in found if op not in near]
-        alike = [op for op in near if op != OWN and within_error(number.cell(op, head), number.cell(OWN, head))]
+        far = [op for op, mean in found.items() if abs(mean) >= _FAR]
+        near = [op for op in found if op not in far]
+        beyond = f"; {listed(far)} ended beyond {_FAR:.0f}" if far else ""
         yield Finding(
             f"The Set Transformer by the operator of its blocks, {head}, preset {told['preset']}, {seeds_of(told)}: "
-            f"{ranking(near, OWN, column.smaller)}{f', {listed(alike)} within the joint error of it' if alike else ''}"
-            f"{f'; {listed(far)} ended beyond {_FAR:.0f}' if far else ''}."
+            f"{number.ranking(OWN, head, near, column.smaller)}{beyond}."
         )
 
 

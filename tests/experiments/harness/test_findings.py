@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed, ranking, said
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed, said
 from experiments.harness.tables import Cell, Table
 
 TABLE = Table(
@@ -82,6 +82,10 @@ def test_lists_of_words():
 
 
 def test_a_ranking_begins_with_the_best():
-    found = {"a": 1.0, "b": 2.0, "c": 0.5}
-    assert ranking(found, "a") == "b 2.0, a 1.0 and c 0.50; a is number 2 of 3"
-    assert ranking(found, "c", smaller=True) == "c 0.50, a 1.0 and b 2.0; c is number 1 of 3"
+    cells = {"a": Cell(1.0, 0.3), "b": Cell(2.0, 0.1), "c": Cell(0.5, 0.4), "d": Cell()}
+    number = Numbers(lambda results: Table("", ["model", "one"], [(name, [cells[name]]) for name in cells], ""), [])
+    alike = ", c within the joint error of it"
+    assert number.ranking("a", "one", "abcd") == f"b 2.0, a 1.0 and c 0.50; a is number 2 of 3{alike}"
+    assert number.ranking("b", "one", "cb", smaller=True) == "c 0.50 and b 2.0; b is number 2 of 2"
+    with pytest.raises(Unsaid):
+        number.ranking("d", "one", "abcd")

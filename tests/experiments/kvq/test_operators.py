@@ -63,7 +63,7 @@ def test_table(tmp_path):
     assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50  # an accuracy, in percent
     assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
     assert "steps: 5, the weights those of the best validation loss in anomaly;" in table.caption
-    assert table.facts == {"preset": "quick", "seeds": "1", "n": "10 (sine), 20 (anomaly)"}
+    assert table.facts == {"preset": "quick", "seeds": "1", "n": "sine 10, anomaly 20"}
 
 
 def test_every_start_of_every_operator_is_a_cell():

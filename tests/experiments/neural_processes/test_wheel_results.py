@@ -108,7 +108,7 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
     assert "2 of 4 models" in by_heart.text and "NP -0.50 after 1 steps and 0.90 at the end" in by_heart.text
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
     *_, beside = wheel(learnt + best, tables.READINGS["cmanp/table7_best"])
-    assert beside.text.endswith("1 of 2 models have less regret at 0.7: CNP.")
+    assert beside.text.endswith("1 of 2 models have less regret at 0.7, by more than the joint deviation: CNP.")
     assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
 
 
@@ -121,7 +121,7 @@ def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
     fresh = result("cnp", level=123.0, preset="paper", protocol="text")
     first, _, beside = FINDINGS["cmanp/table7_text_paper"]([*found, fresh])
     assert "protocol text" in first.text and ": CNP 123 and 123 (the paper" in first.text
-    assert beside.text.endswith("0 of 1 models have less regret at 0.7: none.")
+    assert beside.text.endswith("0 of 1 models have less regret at 0.7, by more than the joint deviation: none.")
 
 
 def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():

@@ -155,5 +155,5 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     assert rows["rFF + Pooling (max)"][0].mean == 25 and rows["rFF + Pooling (max)"][1].text() == "79.51 ± 1.66"
     assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62 ± 1.49"
     assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
-    assert "10 of 20 steps" in table.caption and "surfaces of 10 kinds" in table.caption
+    assert "steps: 10 of 20, " in table.caption and "surfaces of 10 kinds" in table.caption
     assert figures.run_figure([result], tmp_path).stat().st_size > 10_000

@@ -26,6 +26,7 @@ from experiments.set_transformer.operators.tables import operators
 from experiments.tasks.counting import Counting
 from experiments.tasks.episodes import Images
 from kvq_jax.models import IMAGE_SET_NETWORKS
+from tests.kvq_jax.nn.drawing import drawn
 
 TASK, CLASSES = Counting(min_size=3, max_size=5), 6
 COUNTS = np.array([5, 8, 6, 5, 9, 7])  # images of each class
@@ -116,6 +117,14 @@ def test_the_loss_is_minus_the_likelihood_and_validation_changes_no_average():
         loss, (_, updated) = jax.jit(made.loss)(still, batch, None)
         assert loss == pytest.approx(-stats.poisson.logpmf(batch.truth.number, np.log(2)).mean(), rel=1e-4)
         assert set(updated) == collections
+
+
+def test_a_padded_set_has_the_loss_of_its_images_alone():
+    made = build("model=rff_mean,preset=tiny")
+    one = made.sample(jax.random.key(1), jax.tree.map(jnp.asarray, made.data["validation"]))
+    variables, loss = drawn(made.init, jax.random.key(0)), jax.jit(made.loss)
+    padded, alone = (made.sizes.fill(one, *size) for size in (((3, 0), (2, 0)), ((2, 0), None)))
+    assert loss(variables, padded, None)[0] == pytest.approx(float(loss(variables, alone, None)[0]), rel=1e-4)
 
 
 @pytest.mark.parametrize(
