@@ -115,6 +115,8 @@ def _plain(value: Any, where: str) -> Any:
         return {key: _plain(entry, f"{where}.{key}") for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry, where) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if dataclasses.is_dataclass(value):

@@ -34,7 +34,7 @@ class Guarded(Block):
     """A model whose doors raise ValueError, one line, for arguments that do not fit it or each other.
 
     Guarded are those methods of _DOORS that the class or a subclass defines, by the names of their arguments. Shapes
-    and types are looked at, never numbers: under `jit` it costs nothing.
+    and types are looked at, never numbers. Behind the doors absent places hold zeros.
     """
 
     def __init_subclass__(cls, **options):
@@ -49,12 +49,25 @@ def _guarded(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def checked(self, *arguments, **options):
-        given = signature.bind(self, *arguments, **options).arguments
-        for complaint in _complaints(given, getattr(self, "dim_y", None)):
+        bound = signature.bind(self, *arguments, **options)
+        for complaint in _complaints(bound.arguments, getattr(self, "dim_y", None)):
             raise ValueError(complaint)
-        return method(self, *arguments, **options)
+        bound.arguments.update(_emptied(bound.arguments))
+        return method(*bound.args, **bound.kwargs)
 
     return checked
+
+
+def _emptied(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that have a mask, without what their absent places hold, whose square may not be finite."""
+    points = {name: given[name] for name in _POINTS if name in given and given[name].mask is not None}
+    found = {name: Points(*(_there(of, each.mask) for of in each[:2]), each.mask) for name, each in points.items()}
+    mask = given.get("target_mask")
+    return found if mask is None or _INPUTS not in given else found | {_INPUTS: _there(given[_INPUTS], mask)}
+
+
+def _there(rows: jax.Array, mask: jax.Array) -> jax.Array:
+    return jnp.where(mask[..., None], rows, 0)
 
 
 def _complaints(given: dict[str, Any], dim_y: int | None) -> Iterator[str]:

@@ -26,8 +26,8 @@ from kvq_jax.ops.linalg import matmul, transpose
 
 
 def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
-    """Mean of -sum_c label_c log softmax(scores)_c."""
-    return -jnp.mean(jnp.sum(label * jax.nn.log_softmax(scores), -1))
+    """Mean of -sum_c label_c log softmax(scores)_c; of a class with the label 0 the score may be -infinity."""
+    return -jnp.mean(jnp.sum(label * jnp.where(label == 0, 0, jax.nn.log_softmax(scores)), -1))
 
 
 # Name -> (scores [..., M, way], one-hot labels [..., M, way]) -> scalar.

@@ -51,7 +51,8 @@ def em_step(mixture: Mixture, x: Array, mask: Array | None = None, min_std: floa
     """One step of expectation and maximisation: the likelihood of x does not fall.
 
     No standard deviation falls below min_std, where likelihoods would have no bound; the mixture given must keep to it
-    too for the promise to hold. A component without points keeps its place and gets the weight 0. Raises nothing.
+    too for the promise to hold. A component without points keeps its place and gets the weight 0; without
+    any points the mixture stays. Raises nothing.
     """
     x = _there(x, mask)
     share = jax.nn.softmax(log_joint(mixture, x), -1)
@@ -64,6 +65,7 @@ def em_step(mixture: Mixture, x: Array, mask: Array | None = None, min_std: floa
     variance = jnp.einsum("...nk,...nkd->...kd", of_component, squares, precision="highest")
     log_weight = jnp.log(jnp.maximum(mass, _LEAST)) - jnp.log(jnp.maximum(mass.sum(-1, keepdims=True), _LEAST))
     std = jnp.sqrt(jnp.maximum(variance, min_std**2))  # in this order its gradient is finite
+    log_weight = jnp.where(alive.any(-2), log_weight, mixture.log_weight)
     return Mixture(log_weight, jnp.where(alive, mean, mixture.mean), jnp.where(alive, std, mixture.std))
 
 

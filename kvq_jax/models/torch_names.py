@@ -35,8 +35,11 @@ def import_parameters(tensors: Mapping[str, np.ndarray], renamings: Sequence[Ren
         if paths is None:
             problems.append(f"{name}: unknown name")
             continue
-        for path, part in zip(paths, np.split(tensor, len(paths))):
-            part = np.moveaxis(part, (0, 1), (-1, -2)) if path.endswith("/kernel") else part
+        if len(paths) > 1 and (tensor.ndim == 0 or len(tensor) % len(paths)):
+            problems.append(f"{name}: shape {tensor.shape}, whose rows {len(paths)} parameters do not share")
+            continue
+        for path, part in zip(paths, np.split(tensor, len(paths)) if len(paths) > 1 else [tensor]):
+            part = np.moveaxis(part, (0, 1), (-1, -2)) if path.endswith("/kernel") and part.ndim > 1 else part
             if path not in wanted:
                 problems.append(f"{name}: the model has no {path}")
             elif path in found:

@@ -24,6 +24,7 @@ from flax.core import FrozenDict
 from kvq_jax.domains import Count
 from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
+from kvq_jax.models.points import whole_mask
 from kvq_jax.nn import Mixer, Op, set_mean
 
 
@@ -161,7 +162,8 @@ class AtOnce(Regressor):
 
     def __call__(self, context, target_x, target_mask=None, *, key=None):
         """Context [..., N, 3] -> [..., N, 1], and queries, which the network does not see -> [..., 2, 1]."""
-        return self.network(context.x[..., :2], context.y, context.mask)[..., None]
+        mask = None if context.mask is None else whole_mask(context)
+        return self.network(context.x[..., :2], context.y, mask)[..., None]
 
 
 def _read_weights(model, rows: Sequence[jax.Array], mask, key_features, value_features, decoder_features) -> jax.Array:

@@ -135,8 +135,8 @@ class SoftplusIntensity(NamedTuple):
             scaled = jnp.exp(log)
             return -jnp.exp(-self._until(scaled)) * jnp.expm1(-self._left(scaled)) * scaled
 
-        total = _STEP * _summed(later, log_times) + jnp.exp(log_times[0] - _STEP / 2)  # all of it before the grid
-        return self.unit * total / self._ever()
+        before = jnp.exp(log_times[0] - _STEP / 2)  # if it ever happens, it is later than the grid begins
+        return self.unit * (before + _STEP * _summed(later, log_times) / self._ever())
 
     @property
     def median(self) -> Array:

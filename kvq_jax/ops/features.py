@@ -7,6 +7,7 @@ Nystroem approximation of Williams and Seeger 2001. Any operator on these featur
 becomes kernel ridge regression, and kvq_jax.ops.discriminants become kernel discriminants.
 """
 
+import numbers
 from collections.abc import Callable
 
 import jax
@@ -110,7 +111,7 @@ def nystroem_intention(
     route = least_squares.checked_route(alpha)
     masks.output_shape(query, key, value)
     n = jnp.shape(key)[-2]
-    count = landmarks if isinstance(landmarks, int) else None
+    count = landmarks if isinstance(landmarks, numbers.Integral) else None
     if count is not None and not 1 <= count <= (max(n, 1) if rng is not None else count):
         raise ValueError(f"landmarks={count} of {n} keys: expected 1 or more, and no more than keys to draw from")
     given = landmarks is not None and count is None
@@ -195,8 +196,8 @@ def inverse_sqrt(matrix: Array) -> Array:
     """matrix^-1/2 [..., n, n] of a symmetric positive definite matrix, by eigenvalues.
 
     Its derivative (Daleckii and Krein 1965) divides by sums of roots of eigenvalues. The derivative of eigenvectors
-    would divide by differences of eigenvalues, which is not finite for repeated ones. Eigenvalues below n eps times the
-    largest count as that.
+    would divide by differences of eigenvalues, which is not finite for repeated ones; nor is the second derivative.
+    Eigenvalues below n eps times the largest count as that.
     """
     return _inverse_sqrt(matrix)[0]
 

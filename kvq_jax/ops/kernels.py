@@ -51,7 +51,8 @@ def matern(x: Array, y: Array, gamma: Scalar, *, twice_nu: int) -> Array:
     """Matern kernel of smoothness nu = 1/2, 3/2 or 5/2: [..., M, d], [..., N, d] -> [..., M, N].
 
     With u = sqrt(2 nu) |x - y| / length and length = 1 / sqrt(2 gamma): exp(-u) times 1, 1 + u or 1 + u + u^2 / 3
-    (Rasmussen and Williams 2006, Eq. 4.17). For nu to infinity it becomes `gaussian` of the same gamma.
+    (Rasmussen and Williams 2006, Eq. 4.17). For nu to infinity it becomes `gaussian` of the same gamma. Where x = y the
+    first derivative is right and the second is taken as 0.
     """
     u = jnp.sqrt(twice_nu * 2 * gamma) * least_squares.root(squared_distance(x, y))
     return MATERN[twice_nu](u) * jnp.exp(-u)

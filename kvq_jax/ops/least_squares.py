@@ -75,7 +75,8 @@ def fit(
         output = run(query, key, value, weight if weight is None else transpose(weight), *scalars, *matrices)
     else:
         scalars = [x[..., None] if isinstance(x, Array) else x for x in scalars]
-        each = query[..., :, None, :], key[..., None, :, :], value[..., None, :, :], weight[..., None]
+        key, value = (jnp.where(pairs[..., None], x[..., None, :, :], 0) for x in (key, value))
+        each = query[..., :, None, :], key, value, weight[..., None]
         output = run(*each, *scalars, *(x[..., None, :, :] for x in matrices))[..., 0, :]
     if pairs is not None:
         output = jnp.where(pairs.any(-1, keepdims=True), output, 0)

@@ -12,6 +12,7 @@ import math
 import numbers
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Mask = Array | None
@@ -20,6 +21,8 @@ Scalar = float | Array
 
 def per_batch(x: Scalar | str, dtype: jnp.dtype | None = None) -> Scalar | str:
     """A number or name as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix."""
+    if isinstance(x, np.generic):  # a number too, but with a dtype, which would widen everything
+        return x.item()
     return x if isinstance(x, (numbers.Real, str)) else jnp.asarray(x, dtype)[..., None, None]
 
 

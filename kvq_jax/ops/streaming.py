@@ -52,6 +52,7 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         check_stream_options(name, make, options)
         stream = make(query, **options)
         state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
-        return jnp.broadcast_to(stream.read(state), shape).astype(out)
+        output = stream.read(state)
+        return jnp.broadcast_to(output, (*jnp.broadcast_shapes(shape[:-2], output.shape[:-2]), *shape[-2:])).astype(out)
 
     return op

@@ -6,10 +6,11 @@ earlier points do); and rounding accumulates, in proportion to the condition num
 followed by a read, else the sums.
 """
 
+import numbers
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from kvq_jax.ops import least_squares, linalg
 from kvq_jax.ops.linalg import matmul, transpose
@@ -22,6 +23,9 @@ class RlsState(NamedTuple):
 
     inverse: Array  # [..., d, d], (sum_i l^(n-i) c_i k_i k_i' + l^n alpha I)^-1
     weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
+
+
+_AT_ONCE = 32  # points that are added together where any are forgotten: l^32 is a number in float32 from l = 0.07 on
 
 
 def rls_init(d: int, k: int, *, alpha: Scalar = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32) -> RlsState:
@@ -46,22 +50,43 @@ def rls_update(
 ) -> RlsState:
     """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'.
 
-    A chunk is added at once, by Woodbury's identity. With rows scaled by sqrt(c), c_i = weight_i l^(points after i in
-    the chunk), and P faded by l^(points in the chunk): G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
+    A chunk is added at once, by Woodbury's identity; where points are forgotten, 32 at a time. With rows scaled
+    by sqrt(c), c_i = weight_i l^(points after i in the chunk), and P faded by l^(points in the chunk):
+    G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
 
     key [..., N, d] and value [..., N, k] are in order of time; one point (N = 1) is the textbook update by Sherman and
     Morrison. A point that mask [..., N] leaves out ages nobody; one of weight 0 (weight [..., N], >= 0) still ages the
-    others. forgetting is l in (0, 1]. Takes O(N d^2 + N^2 d + N^3). Raises ValueError if shapes do not fit, or
-    forgetting is a number outside (0, 1].
+    others. forgetting is l in (0, 1]. Takes O(N d^2 + N^2 d + N^3) for the points added at once. Raises ValueError if
+    shapes do not fit, or forgetting is a number outside (0, 1].
     """
     check_positive("forgetting", forgetting, 1)
     key, value, weight, keep = present_rows(key, value, mask, weight)
-    if key.shape[-2] == 0:
+    count = key.shape[-2]
+    if count == 0:
         return state
-    alive = jnp.ones(key.shape[-2], key.dtype) if keep is None else keep.astype(key.dtype)
+    alive = jnp.ones(count, key.dtype) if keep is None else keep.astype(key.dtype)
+    weight = jnp.ones(count, key.dtype) if weight is None else jnp.asarray(weight, key.dtype)
+    if isinstance(forgetting, numbers.Real) and forgetting == 1:
+        return _added(state, key, value, alive, weight, forgetting)
+    first = (count - 1) % _AT_ONCE + 1
+    rows = [(key, -2), (value, -2), (alive, -1), (weight, -1)]
+    state = _added(state, *(lax.slice_in_dim(x, 0, first, axis=axis) for x, axis in rows), forgetting)
+    parts = tuple(_in_parts(lax.slice_in_dim(x, first, None, axis=axis), axis) for x, axis in rows)
+    return lax.scan(lambda state, part: (_added(state, *part, forgetting), None), state, parts)[0]
+
+
+def _in_parts(x: Array, axis: int) -> Array:
+    """[n / _AT_ONCE, ...]: consecutive rows, which lie along an axis -1 or -2."""
+    parts = jnp.moveaxis(x, axis, 0)
+    parts = parts.reshape(-1, _AT_ONCE, *parts.shape[1:])
+    return jnp.moveaxis(parts, 1, axis)
+
+
+def _added(state: RlsState, key: Array, value: Array, alive: Array, weight: Array, forgetting: Scalar) -> RlsState:
+    """The state after points that are added at once; alive [..., N] is 0 for those that are left out, else 1."""
     age = jnp.flip(jnp.cumsum(jnp.flip(alive, -1), -1), -1)
     factor = jnp.asarray(forgetting, key.dtype)[..., None]
-    c = factor ** (age - alive) * (1 if weight is None else weight)
+    c = factor ** (age - alive) * weight
     root = least_squares.root(c)[..., None]
     key, value = root * key, root * value
     inverse = state.inverse / (factor ** age[..., :1])[..., None]

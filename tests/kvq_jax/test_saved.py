@@ -93,6 +93,7 @@ def test_modules_and_all_collections_come_back_equal(tmp_path):
             models.AtOnce(models.IntentionTarget(value_features=(3,))),
             models.IntentionCMANP(cross_op=dict(name="intention", alpha=0.5)),
             models.CMANP(),
+            models.CNP(hidden=np.int64(8), std_floor=np.float64(0.1)),
         ]
     ):
         variables = {"params": {"a": {"b": np.arange(3.0)}}, "batch_stats": {"mean": np.float32(index)}}

@@ -157,6 +157,8 @@ def sample(
         start = functools.partial(_by_state, state=state)
     else:
         start = _by_cache if use_state is None and has_cache(model) else _by_context
+    if not jnp.issubdtype(context.y.dtype, jnp.inexact):
+        context = context._replace(y=context.y.astype(jnp.float32))  # draws are no integers
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
     rollout, count = start(model, variables, context, blocks), blocks.x.shape[0]

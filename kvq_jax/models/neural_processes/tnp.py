@@ -214,6 +214,8 @@ class TNPA(MarginalProcess):
         """
         model, variables = self.unbind()
         order_key, noise_key = jax.random.split(need_key(key, "a rollout of TNPA"))
+        if not jnp.issubdtype(target_x.dtype, jnp.inexact):
+            target_x = target_x.astype(jnp.float32)  # draws have its dtype
         size, (*batch, total, _) = context.x.shape[-2], target_x.shape
         if total == 0:
             return (jnp.zeros((self.samples, *batch, 0, self.dim_y)),) * 3

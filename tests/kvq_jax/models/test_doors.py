@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpyro import distributions as dist
 
-from kvq_jax.models import MODELS, NeuralProcess, Points
+from kvq_jax.models import MODELS, AtOnce, IntentionTarget, NeuralProcess, Points
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.nn.covariance_head import cholesky, low_rank
 
@@ -125,3 +125,30 @@ def test_one_mask_serves_a_batch_in_every_method():
     for method in ("loss", "log_likelihood"):
         of = lambda context, method=method: model.apply(variables, context, TARGET, key=KEY, method=method)
         np.testing.assert_array_equal(of(context), of(alone))
+
+
+@pytest.mark.parametrize("name", ["tnp_d", "tnp_nd", "lbanp", "eqtnp"])
+def test_what_an_absent_point_holds_reaches_no_gradient(name):
+    """Layer norms would square it."""
+    model = MODELS[name].cls(features=8, num_heads=2, num_layers=1)
+    x, mask = jnp.linspace(-1.0, 1.0, 4)[:, None], jnp.arange(4) < 3
+    target = Points(x + 0.1, jnp.sin(x + 0.1), mask)
+    variables = model.init(KEY, Points(x, jnp.sin(x)), x)
+
+    def gradient(held):
+        context, aim = (
+            Points(*(each.at[3].set(held) for each in points[:2]), mask) for points in (Points(x, jnp.sin(x)), target)
+        )
+        return jax.grad(lambda own: model.apply(own, context, aim, key=KEY, method="loss"))(variables)
+
+    jax.tree.map(np.testing.assert_array_equal, gradient(0.0), gradient(1e25))
+
+
+def test_one_mask_for_all_tasks_serves_a_network_that_answers_at_once():
+    model = AtOnce(IntentionTarget((4,), (3,)))
+    x, y, mask = jnp.ones((2, 4, 3)), jnp.ones((2, 4, 1)), jnp.arange(4) < 3
+    variables = model.init(KEY, Points(x, y, mask), x)
+    both = jnp.broadcast_to(mask, (2, 4))
+    np.testing.assert_array_equal(
+        model.apply(variables, Points(x, y, mask), x), model.apply(variables, Points(x, y, both), x)
+    )

@@ -168,6 +168,9 @@ def test_losses_by_hand():
     assert LOSSES["signed_squared_error"](scores, label) == 0
     assert LOSSES["squared_error"](scores, label) == 0.5
     assert cross_entropy(scores, label) == pytest.approx(np.log1p(np.exp(-2)), rel=1e-5)
+    never = jnp.array([[0.3, -jnp.inf]])  # what a discriminant says of a class without context
+    value, gradient = jax.value_and_grad(cross_entropy)(never, label)
+    assert value == 0 and np.isfinite(gradient).all()
 
 
 def test_class_means_and_prototypes_by_hand():

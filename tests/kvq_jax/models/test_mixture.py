@@ -122,3 +122,10 @@ def test_what_a_network_says_is_a_mixture():
     np.testing.assert_array_equal(isotropic.std[..., 0], isotropic.std[..., 1])
     with pytest.raises(ValueError, match=r"6 numbers for a component of 2 dimensions: expected \(5, 4\)"):
         mixture_of(np.zeros((K, 6)), 2)
+
+
+def test_without_points_the_mixture_stays():
+    two = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), MIXTURE)
+    found = em_step(two, np.stack([X, X]), np.arange(N)[None] < np.array([[N], [0]]))
+    jax.tree.map(lambda own, before: np.testing.assert_array_equal(own[1], before), found, MIXTURE)
+    jax.tree.map(lambda own, alone: np.testing.assert_allclose(own[0], alone, rtol=1e-6), found, em_step(MIXTURE, X))

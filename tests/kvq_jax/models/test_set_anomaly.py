@@ -47,6 +47,19 @@ def test_the_published_widths():
             assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == depth * (mix[name] + rest) + around
 
 
+def test_the_head_by_hand():
+    """Without layers: of a linear map of the input."""
+    model, x = SetAnomalyDetector(num_layers=0, features=8), draw(6, 5)
+    variables = start(model, x)
+    params = variables["params"]
+    linear = lambda x, layer: x @ layer["kernel"] + layer["bias"]  # noqa: E731
+    hidden = linear(linear(x, params["former"]["input"]), params["hidden"])
+    hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-5)
+    hidden = np.maximum(hidden * params["norm"]["scale"] + params["norm"]["bias"], 0)
+    expected = linear(hidden, params["logit"])[:, 0]
+    np.testing.assert_allclose(model.apply(variables, x), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_dropout_acts_in_training_alone():
     model, x = SetAnomalyDetector("np_former", num_layers=1, features=8, options=SMALL["np_former"]), draw(4, 5)
     variables = start(model, x)

@@ -16,6 +16,7 @@ from kvq_jax.models import (
     MLPTarget,
     NeuralProcessTarget,
 )
+from kvq_jax.nn import MultiHead
 
 N, D, S = 10, 3, 4
 MODELS = {name: model.cls(latent=S) for name, model in WEIGHT_REGRESSORS.items()} | {
@@ -98,6 +99,18 @@ def test_raw_keys_three_times_are_raw_keys_once_with_a_third_of_alpha():
     block = np.linalg.solve(rows.T @ rows + 0.1 * np.eye(D + 1), rows.T @ value) / 3
     read = params["decoder"]["layer_0"]
     close(target, np.tile(block, (3, 1)).ravel() @ read["kernel"] + read["bias"])
+
+
+def test_attention_by_hand():
+    """Encoders and heads end in LeakyReLU of slope 0.01, and the mean of their rows is read."""
+    apply, variables = build("attention")
+    params, (x, y) = variables["params"], pairs()
+    linear = lambda rows, part: rows @ part["layer_0"]["kernel"] + part["layer_0"]["bias"]
+    leaky = lambda rows: np.where(rows > 0, rows, 0.01 * rows)
+    rows = np.concatenate([x, y], -1)
+    sides = [leaky(linear(rows, params[f"{side}_encoder"])) for side in ("query", "key", "value")]
+    heads = MultiHead(5, S).apply({"params": params["attention"]}, *sides)
+    close(apply(variables, x, y), linear(leaky(heads).mean(0), params["decoder"]))
 
 
 @pytest.mark.parametrize("name", WEIGHT_REGRESSORS)

@@ -9,6 +9,8 @@ import pytest
 
 from kvq_jax.nn import BatchNorm, ConvEncoder, ResNet12, image_encoders
 from kvq_jax.nn.image_encoders import Convolution, _by_windows, _by_xla, drop_block, max_pool
+from tests.kvq_jax.nn.drawing import draw, run, start
+from tests.kvq_jax.nn.test_resnet import convolve
 
 
 def images(*shape):
@@ -97,6 +99,24 @@ def test_max_pool_by_hand():
     assert tied.ravel().tolist() == [0.25] * 4
     with pytest.raises(ValueError, match="1 x 4 cannot be halved"):
         max_pool(jnp.ones((1, 4, 2)))
+
+
+def test_a_residual_block_by_hand():
+    """Batch norm by the statistics of the episode; max pool leaves the fifth line out."""
+    x, encoder = draw(3, 5, 4, 3), ResNet12((2,))
+    variables = start(encoder, x)
+    params = variables["params"]
+
+    def layer(maps, part):
+        kernel, norm = params[f"block_0_convolution_{part}"]["kernel"], params[f"block_0_norm_{part}"]
+        maps = np.array([convolve(one, kernel, 1) for one in maps])
+        scaled = (maps - maps.mean((0, 1, 2))) / np.sqrt(maps.var((0, 1, 2)) + 1e-5)
+        return scaled * norm["scale"] + norm["bias"]
+
+    leaky = lambda maps: np.where(maps > 0, maps, 0.1 * maps)
+    branch = layer(leaky(layer(leaky(layer(x, 0)), 1)), 2)
+    y = leaky(branch + layer(x, "shortcut"))[:, :4].reshape(3, 2, 2, 2, 2, 2).max((2, 4))
+    np.testing.assert_allclose(run(encoder, variables, x), y.reshape(3, -1), rtol=1e-3, atol=1e-4)
 
 
 def test_transductive_statistics_are_those_of_each_episode_always():

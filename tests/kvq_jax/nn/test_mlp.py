@@ -13,6 +13,7 @@ from flax import linen as nn
 from kvq_jax.names import choose
 from kvq_jax.nn import BIAS_INITS, KERNEL_INITS, MLP, Linear, fourier_features
 from kvq_jax.nn.mlp import fan_in_uniform, product
+from kvq_jax.nn.positions import sinusoids
 
 KEY = jax.random.key(0)
 
@@ -144,3 +145,9 @@ def test_fourier_features_dtype_and_range():
     np.testing.assert_allclose(features[:, -2], np.sin(64 * np.pi * x[:, 0]), atol=1e-4)
     with pytest.raises(ValueError, match="levels"):
         fourier_features(x, -1)
+
+
+def test_sinusoids_by_hand():
+    t = np.array([0.5, 7.0], np.float32)
+    expected = np.stack([np.sin(t), np.cos(t), np.sin(t / 100), np.cos(t / 100)], -1)
+    np.testing.assert_allclose(sinusoids(t, 4), expected, atol=1e-6)

@@ -153,3 +153,10 @@ def test_float32_is_as_good_as_float32():
             got = single.compensator(jnp.float32(time))
             assert got.dtype == jnp.float32
             np.testing.assert_allclose(got, exact.compensator(time), rtol=2e-5)
+
+
+@pytest.mark.parametrize("start", [-20.0, -30.0])
+def test_the_mean_of_what_seldom_happens(start):
+    """A line that falls this far down has the intensity exp(start - t / 10): if it ever happens, then after 10."""
+    law = of_lines([(start, -0.1 * UNIT, 1.0)])
+    np.testing.assert_allclose(law.mean, 10, rtol=1e-5)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvq_jax
-from kvq_jax.ops import OPERATORS, OPS
+from kvq_jax.ops import OPERATORS, OPS, streaming
 from tests.kvq_jax.ops.programs import compiled
 from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 
@@ -243,3 +243,39 @@ def test_lists_are_no_arrays(name):
     rows = [[1.0, 2.0], [3.0, 4.0]]
     with pytest.raises(TypeError):
         OPS[name](rows, rows, rows)
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name not in LABELS])
+def test_what_a_masked_key_holds_reaches_no_query_under_a_mask_of_pairs(name):
+    query, key, value = _rows(3, 5)
+    pairs = np.arange(5) < np.array([[3], [4], [5]])
+    pairs[:, 2] = False
+    held = key.at[2].set(1e25), value.at[2].set(1e25)
+    np.testing.assert_array_equal(OPS[name](query, key, value, mask=pairs), OPS[name](query, *held, mask=pairs))
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATORS.items() if row.affine])
+def test_a_mask_may_lead_where_keys_do_not(name):
+    query, key, value = _rows(3, 4)
+    mask = np.arange(4) < np.array([1, 2, 3, 4, 4])[:, None]
+    whole = OPS[name](query, key[None], value[None], mask=mask)
+    parts = [OPS[name](query, key, value, mask=own) for own in mask]
+    assert whole.shape == (5, 3, 1)
+    np.testing.assert_allclose(whole, parts, rtol=2e-4, atol=2e-5)
+    if OPERATORS[name].stream:
+        op = streaming.chunked(name, 3)
+        np.testing.assert_allclose(op(query, key[None], value[None], mask=mask), parts, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPERATORS.items() if row.alpha and not row.labels])
+def test_a_number_of_numpy_is_a_number(name, x64):
+    arguments = _rows(3, 4)
+    found = OPS[name](*arguments, alpha=np.float64(0.3))
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, OPS[name](*arguments, alpha=0.3))
+
+
+def _rows(m, n):
+    """Queries [m, 2], keys [n, 2] and values [n, 1]."""
+    rng = np.random.default_rng(4)
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((m, 2), (n, 2), (n, 1))]

@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import kvq_jax
 from kvq_jax.models import EVENT_MODELS, Events
+from kvq_jax.models.event_processes.heads import MixtureHead
 from tests.kvq_jax.models.event_processes.drawing import LENGTH, MARKS, THERE, drawn, events, narrow, second
+from tests.kvq_jax.nn.drawing import draw, start
 
 GAPS = (0.05, 0.8, 6.0)
 
@@ -140,9 +142,21 @@ def test_layers_above_one_another_in_float32(name):
     np.testing.assert_allclose(whole[1, : THERE + 1], each[1, : THERE + 1], rtol=1e-5, atol=1e-5)
 
 
+def test_a_mixture_of_log_gaps_by_hand():
+    """log gap = log_mean + log_std x, and x is a mixture of normals."""
+    head, hidden = MixtureHead(MARKS, components=2, log_mean=0.3, log_std=1.2), draw(5, 4)
+    variables = start(head, hidden, np.zeros(5))
+    linear = variables["params"]["mixture"]
+    loc, log_scale, weight = np.split(hidden @ linear["kernel"] + linear["bias"], 3, -1)
+    law = head.apply(variables, hidden, np.zeros(5)).time
+    np.testing.assert_allclose(law.loc, 0.3 + 1.2 * loc, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(law.scale, 1.2 * np.exp(log_scale), rtol=1e-4)
+    np.testing.assert_allclose(np.exp(law.log_weight), special.softmax(weight, -1), rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["gru", "thp"])
-def test_the_first_simulated_gap_has_the_law_of_the_prediction(name):
-    """By Kolmogorov and Smirnov, given that it comes; marks at their frequencies; absent is all after the end."""
+def test_simulated_gaps_have_the_laws_of_their_predictions(name):
+    """By Kolmogorov and Smirnov, given that they come; marks at their frequencies; absent is all after the end."""
     model, batch = narrow(name), 3000
     variables = drawn(model)
 
@@ -151,14 +165,17 @@ def test_the_first_simulated_gap_has_the_law_of_the_prediction(name):
         options = {} if name == "gru" else dict(capacity=2)
         state = model.apply(variables, (batch,), **options, method="init_state")
         future = model.apply(variables, state, jax.random.key(1), 2, method="simulate")
-        forecast = model.apply(variables, state, method="predict")
+        after = model.apply(variables, state, *(array[:, 0] for array in future[:3]), method="update")
+        states = jax.tree.map(lambda *leaves: jnp.stack(leaves), state, after)
+        law = model.apply(variables, states, method="predict").time
         marks = model.apply(variables, state, method="next_mark")
-        return future, forecast.time.cdf(future.gap[:, 0]), forecast.time.never, jnp.exp(marks[0])
+        return future, law.cdf(future.gap.T) / (1 - law.never), law.never[0], jnp.exp(marks[0])
 
-    future, levels, never, marks = map(jax.tree.map, [np.asarray] * 4, run(variables))
+    future, levels, never, marks = jax.device_get(run(variables))
     there = future.mask[:, 0]
     assert abs((~there).mean() - never[0]) < 4 * np.sqrt(0.25 / batch)
-    assert stats.kstest(levels[there] / (1 - never[0]), "uniform").pvalue > 1e-3
+    for own, came in zip(levels, future.mask.T):
+        assert stats.kstest(own[came], "uniform").pvalue > 1e-3
     counts = np.bincount(future.mark[there, 0], minlength=MARKS)
     assert stats.chisquare(counts, counts.sum() * (marks / marks.sum(dtype=float))).pvalue > 1e-3
     assert np.isfinite(future.gap).all() and not future.mask[~there].any() and (future.rest == 0).all()

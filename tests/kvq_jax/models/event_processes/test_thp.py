@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from kvq_jax.models import EVENT_MODELS, Events
+from kvq_jax.models.event_processes.heads import IntensityHead
 from tests.kvq_jax.models.event_processes.drawing import DATA, MARKS, NARROW, drawn, events, narrow
+from tests.kvq_jax.nn.drawing import draw, start
 
 KEY = jax.random.key(0)
 
@@ -30,6 +32,18 @@ def test_a_constant_intensity_has_the_likelihood_of_a_poisson_process():
     expected = np.where(there, np.log(rates)[marks], 0).sum(-1) - rates.sum() * observed
     np.testing.assert_allclose(parts.total, expected, rtol=1e-5)
     np.testing.assert_allclose(parts.rest, -rates.sum() * of.rest, rtol=1e-5)
+
+
+def test_intensities_by_hand():
+    """softplus_k(w_k h + b_k + alpha_k (t - t_j) / (t_j + 1)) with softplus_k(x) = beta_k log(1 + exp(x / beta_k))."""
+    head, hidden, elapsed = IntensityHead(MARKS, time_scale=2.0, by_mark=True), draw(2, 4), np.array([0.0, 3.0])
+    variables = start(head, hidden, elapsed)
+    params = variables["params"]
+    beta = np.log1p(np.exp(params["beta"]))
+    line = hidden @ params["intensity"]["kernel"] + params["intensity"]["bias"]
+    line += params["alpha"] * 2.5 / (elapsed[:, None] + 1)
+    found = head.apply(variables, hidden, elapsed).time.log_intensities(2 * 2.5)
+    np.testing.assert_allclose(np.exp(found), beta * np.log1p(np.exp(line / beta)) / 2, rtol=1e-4)
 
 
 @pytest.mark.parametrize("by_mark", [True, False], ids=["by mark", "ground"])

@@ -283,3 +283,13 @@ def test_refusals():
             draws(MODELS[name], variables_of(name), context, target, **options)
     with pytest.raises(ValueError, match="chunk_size"):
         condition(MODELS["cmanp"], variables_of("cmanp"), context, 0)
+
+
+@pytest.mark.parametrize("name", ["cmanp", "eqtnp"])
+def test_draws_are_no_integers_where_outputs_are(name):
+    model, variables, x = MODELS[name], variables_of(name), points(M, seed=5).x
+    counts = jnp.round(3 * points(N).y)
+    draw = lambda y: sample(
+        model, variables, Points(points(N).x, y), x, key=jax.random.key(0), block_size=2, num_samples=2
+    )
+    np.testing.assert_array_equal(draw(counts.astype(int)), draw(counts))

@@ -180,6 +180,13 @@ def test_likelihood_of_tnp_a_is_the_chain_of_its_predictions():
     assert np.ptp(y, axis=0).min() > 0  # the samples differ
 
 
+def test_draws_at_whole_places_are_no_integers():
+    model, context = TNPA(**SMALL, samples=2, permute=False), pick(CONTEXT, slice(None))
+    draw = lambda x: run(model, variables_of(model), context, x, method="rollout", key=KEY)[0]
+    whole = np.round(3 * np.asarray(TARGET.x))
+    np.testing.assert_array_equal(draw(whole.astype(int)), draw(whole.astype(np.float32)))
+
+
 def test_rollouts_in_random_orders():
     """In each sample the target that came first is predicted from the context alone, and all others are not."""
     model = TNPA(**SMALL, samples=40)
