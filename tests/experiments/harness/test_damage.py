@@ -28,9 +28,10 @@ from experiments.harness.launch import Options, launch
 from experiments.harness.loop import _check_finite
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
+from experiments.harness.prng import key_of
 from experiments.harness.results import load_results, read
 from experiments.harness.run_directory import RunDirectory
-from experiments.harness.step import make_init
+from experiments.harness.step import make_init, sample_batch
 
 AFRESH = "--restart begins afresh"
 
@@ -340,6 +341,25 @@ def test_a_run_that_ends_with_its_last_state_keeps_no_best_one(config, tmp_path)
     kept = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("run/checkpoints/*/*")}
     assert kept == {"run/checkpoints/latest/8", "run/checkpoints/latest/12"}
     assert result.content["best_step"] == 12  # which step was the best is in the result all the same
+
+
+def test_the_best_and_the_untrained_state_are_evaluated(config, line, tmp_path, monkeypatch):
+    """On its way from its first draw to the 3 of the training data w passes the 2 of the others.
+
+    The metric is 2 (w - 2)^2, the validation loss (w - 2)^2 times the mean of x^2.
+    """
+    passing = dataclasses.replace(line, data=line.data | dict.fromkeys(("validation", "test"), np.float32(2)))
+    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: passing)
+    config.train.update(batch_size=256, checkpoint_every=4)
+    config.optimizer.update(name="sgd", learning_rate=0.25)
+    config.evaluation.untrained = True
+    found = run(config, tmp_path / "run")[0].content
+    (_, best), (_, last) = found["validation_losses"]
+    assert best < last and found["best_step"] == 2 and found["steps"] == 4
+    x, _ = sample_batch(line, jax.random.split(key_of(1000, "validate"))[0], 2.0, 256)
+    drawn = line.init(key_of(0, "init"))["params"]["w"]
+    means = [found["metrics"][f"{phase}/error"]["mean"] for phase in ("trained", "untrained")]
+    np.testing.assert_allclose(means, [2 * best / np.mean(x**2), 2 * (drawn - 2) ** 2], rtol=1e-3)
 
 
 def test_a_gradient_that_is_not_finite_ends_a_run_too(tmp_path):

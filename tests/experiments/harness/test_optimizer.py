@@ -10,14 +10,14 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer, ch
 
 
 def updates(gradients, steps=10, params=2.0, **section):
-    """The updates of one parameter for a sequence of gradients."""
+    """The updates of one parameter, or of an array of them, for a sequence of gradients."""
     optimizer = build_optimizer(OptimizerSettings(**common.optimizer(**section)), steps)
     params, made = jnp.asarray(params), []
     state = optimizer.init(params)
     for gradient in gradients:
         update, state = optimizer.update(jnp.asarray(gradient), state, params)
         params = params + update
-        made.append(float(update))
+        made.append(np.asarray(update))
     return np.array(made)
 
 
@@ -32,10 +32,12 @@ def test_adamw_decays_the_parameter_itself():
     np.testing.assert_allclose(made, -0.1 * 0.5 * 2.0, rtol=1e-6)
 
 
-def test_clipping_by_global_norm():
-    np.testing.assert_allclose(
-        updates([4.0, -0.5], name="sgd", learning_rate=1.0, clip_norm=1.0), [-1.0, 0.5], rtol=1e-6
-    )
+def test_clipping_by_global_norm_of_the_gradient_before_its_decay():
+    section = dict(name="sgd", learning_rate=0.1, clip_norm=1.0)
+    made = updates([[3.0, -4.0], [0.3, -0.4]], params=[2.0, 1.0], **section)
+    np.testing.assert_allclose(made, [[-0.06, 0.08], [-0.03, 0.04]], rtol=1e-6)
+    (made,) = updates([[3.0, -4.0]], params=[2.0, 1.0], weight_decay=0.5, **section)
+    np.testing.assert_allclose(made, [-0.1 * (0.6 + 1.0), -0.1 * (-0.8 + 0.5)], rtol=1e-6)
 
 
 def test_exponential_schedule_of_the_few_shot_experiments():

@@ -1,5 +1,7 @@
 """One step function: chunks, seeds and devices give the numbers of a plain loop."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ OPTIMIZER = optax.sgd(0.1)
 SEEDS = jnp.arange(8, dtype=jnp.uint32)
 
 
-def program(experiment, placement="single", seeds=8, chunk_steps=5, micro_batches=1):
+def program(experiment, placement="single", seeds=8, chunk_steps=5, micro_batches=1, evaluation_seed=7):
     parts = dict(batch_size=16, micro_batches=micro_batches)
     return make_program(
         experiment,
@@ -24,7 +26,7 @@ def program(experiment, placement="single", seeds=8, chunk_steps=5, micro_batche
         **parts,
         chunk_steps=chunk_steps,
         validation_batches=2,
-        evaluation_seed=7,
+        evaluation_seed=evaluation_seed,
     )
 
 
@@ -125,6 +127,20 @@ def test_evaluation_sees_the_same_tasks_whatever_the_seed(line):
     same = state.replace(params=jax.tree.map(lambda w: jnp.broadcast_to(w[0], w.shape), state.params))
     assert len(np.unique(made.validate(same, line.data["validation"]))) == 1
     assert made.evaluate(state, line.data["test"], 0)["error"].shape == (8, 3)
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_evaluation_draws_from_keys_of_its_own_seed(line, seed):
+    told = lambda variables, data, key: {"key": jax.random.key_data(key)}
+    made = program(dataclasses.replace(line, evaluate=told, examples=told), seeds=1, evaluation_seed=seed)
+    state, data = made.init(SEEDS[:1]), line.data["validation"]
+    keys = [jax.random.split(key_of(seed, "validate", index))[0] for index in range(2)]
+    x = jnp.stack([sample_batch(line, key, data, 16)[0] for key in keys])
+    np.testing.assert_allclose(
+        made.validate(state, data)[0], (state.params["w"][0] - 3) ** 2 * jnp.mean(x**2), rtol=1e-5
+    )
+    for purpose, found in {"evaluate": made.evaluate(state, data, 0), "examples": made.examples(state, data)}.items():
+        np.testing.assert_array_equal(found["key"].ravel(), jax.random.key_data(key_of(seed, purpose)))
 
 
 def test_indivisible_sizes_are_refused_with_the_numbers():

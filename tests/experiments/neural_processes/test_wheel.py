@@ -68,13 +68,20 @@ class MeanReward(NeuralProcess):
         return predictive.factorised(mean, jnp.broadcast_to(3 / jnp.sqrt(count + 1), mean.shape))
 
 
-def experiment(monkeypatch, model="mean_reward", task=None, **evaluation):
-    for name, cls in (("mean_reward", MeanReward), ("knows", KnowsTheWheel)):
+class TwiceTheLoss(MeanReward):
+    """Its own loss is not its likelihood."""
+
+    def loss(self, context, target, *, key=None):
+        return -2 * self.log_likelihood(context, target, key=key)
+
+
+def experiment(monkeypatch, model="mean_reward", task=None, loss="own", **evaluation):
+    for name, cls in (("mean_reward", MeanReward), ("twice", TwiceTheLoss), ("knows", KnowsTheWheel)):
         monkeypatch.setitem(MODELS, name, Model(cls, cls.__name__, "neural_process"))
     task = task or dict(name="fixed_wheels", deltas=RADII, context=30, targets=5, drop=0.5)
     task = task | dict(small_std=0.05, large_std=0.01)
     section = {"name": model, "dim_y": ARMS} | ({"delta": 0.7} if model == "knows" else {})
-    config = dict(task=task, model=section, loss="own", evaluation=dict(seed=7))
+    config = dict(task=task, model=section, loss=loss, evaluation=dict(seed=7))
     return bandit.build(ConfigDict(config), PUBLISHED | evaluation, None)
 
 
@@ -141,6 +148,15 @@ def test_seeds_play_in_equal_parts_as_they_play_together(monkeypatch):
 def wheels(seeds=3, rounds=40) -> Wheel:
     made = stack([stack([published_wheel(200, d, seed, Rewards(0.05, 0.01)) for d in DELTAS]) for seed in range(seeds)])
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[:, :, :rounds]), made)
+
+
+def test_ucb_adds_so_many_deviations_to_the_mean():
+    wheel = jax.tree.map(lambda leaf: leaf[0, 0], wheels(1, 5))
+    law = predictive.factorised(jnp.array([[1.0, 0, -9, -9, -9]]), jnp.array([[0.1, 1.5, 0.1, 0.1, 0.1]]))
+    kept = lambda memory, *told: memory
+    agent = acting.Agent(lambda batch: (), kept, kept, lambda *told: law, stages=1)
+    for exploration, arm in ((0.5, 0), (1.0, 1)):  # 1.05 against 0.75, 1.1 against 1.5
+        np.testing.assert_array_equal(acting.play(agent, wheel, jax.random.key(0), exploration)[1:], arm)
 
 
 @pytest.mark.parametrize("stages", [1, 3])
@@ -216,6 +232,14 @@ def test_losses_are_finite_and_have_gradients(monkeypatch, task):
     assert {len(of_seed) for of_seed in values.values()} == {2} and all(np.all(np.isfinite(v)) for v in values.values())
     arrays = jax.eval_shape(made.examples, variables, made.data["test"], jax.random.key(0))
     assert arrays["prediction"].shape == (1, 5, 30) and arrays["reward"].shape == (1, 5, 30, ARMS)
+
+
+@pytest.mark.parametrize("loss, factor", [("own", -2), ("likelihood", -1)])
+def test_the_loss_is_that_of_the_model_or_minus_its_likelihood(monkeypatch, loss, factor):
+    made = experiment(monkeypatch, "twice", loss=loss, rounds=20, seeds=1, batch_size=1, last=5)
+    variables, batch = drawn(made.init, jax.random.key(0)), made.sample(jax.random.key(1), made.data["train"])
+    likelihood = TwiceTheLoss(ARMS).apply(variables, batch.context, batch.target, method="log_likelihood")
+    np.testing.assert_allclose(made.loss(variables, batch, None)[0], factor * likelihood.mean(), rtol=1e-5)
 
 
 def test_fresh_rounds_differ_between_seeds_and_radii(monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from configs.intention import pixels, sine
 from configs.kvq import anything
+from experiments.data import sources
 from experiments.harness.errors import ConfigError
 from experiments.harness.launch import split_evaluation
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
@@ -67,8 +68,11 @@ def test_examples_of_pixels(model, source):
 
 
 def test_validation_images_are_held_out_of_training():
-    data = experiment(pixels.get_config("preset=tiny")).data
+    config = pixels.get_config("preset=tiny")
+    data, whole = experiment(config).data, sources.load(config.data.name, config.data.source, None)
     assert [len(data[split]) for split in ("train", "validation", "test")] == [1300, 200, 297]
+    np.testing.assert_array_equal(np.concatenate([data["train"], data["validation"]]), whole.train["image"])
+    np.testing.assert_array_equal(data["test"], whole.test["image"])
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,12 @@ def test_fixed_wheels_change_by_the_dropped_rewards_alone():
     np.testing.assert_allclose(kept.mean(), 0.25, atol=0.1)
 
 
+def test_the_splits_of_fixed_wheels_share_no_location():
+    splits = FixedWheels((0.3, 0.9), context=30, targets=5, drop=0.0, **SPREAD).data()
+    places = [set(map(tuple, wheel.x.reshape(-1, 2).tolist())) for wheel in splits.values()]
+    assert len(set.union(*places)) == 3 * 35
+
+
 def test_fresh_wheels_differ_in_radius():
     task = FreshWheels((0.0, 1.0), context=200, targets=50, drop=0.0, **SPREAD)
     tasks = jax.vmap(lambda key: task.sample(key, None))(jax.random.split(jax.random.key(0), 50))

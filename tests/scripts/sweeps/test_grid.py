@@ -10,7 +10,7 @@ from absl.testing import flagsaver
 
 from experiments.harness.errors import Diverged, UserError
 from scripts import sweep
-from scripts.sweeps import failures
+from scripts.sweeps import failures, study
 from scripts.sweeps.processes import Ended
 from tests.scripts.command import run
 
@@ -120,6 +120,24 @@ def test_a_space_that_does_not_fit_is_told_before_a_study_is_made(axes, key, mes
         assert sweep.main(["sweep", f"--config=configs/intention/sine.py:{axes}", *options]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and list(tmp_path.iterdir()) == [file]
+
+
+def test_the_flags_of_a_study_are_what_it_looks_for(tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    searches = []
+
+    def kept(search, *rest):
+        searches.append(search)
+        return types.SimpleNamespace(terminal=lambda: "")
+
+    monkeypatch.setattr(study, "optimise", kept)
+    file = tmp_path / "space.py"
+    file.write_text("suggest = lambda trial: {'optimizer.learning_rate': trial.suggest_float('rate', 0.1, 1)}")
+    options = (f"--space={file}", f"--storage={tmp_path / 's.log'}", "--trials=5", "--metric=m", "--study=s")
+    config = "--config=configs/intention/sine.py:preset=tiny,model=maml"
+    with flagsaver.flagsaver():
+        assert sweep.main(["sweep", config, *options, "--maximise", "--noprune", "--seed=3"]) == 0
+    assert searches == [study.Search("s", trials=5, metric="m", maximise=True, prune=False, seed=3, workers=1)]
 
 
 def test_a_damaged_result_is_reported_and_the_other_cells_run(tmp_path, monkeypatch, capsys):
