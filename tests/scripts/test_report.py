@@ -7,7 +7,9 @@ import shutil
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from experiments import catalogue
 from experiments.harness.findings import said
@@ -62,10 +64,31 @@ def test_stored_tables_are_those_of_the_results(results):
     paths = sorted((RESULTS / "tables").rglob("*.md"))
     assert len(paths) > 20
     for path in paths:
-        stem = path.relative_to(RESULTS / "tables").with_suffix("").as_posix()
-        name, preset = re.fullmatch(r"(.*?)(?:_(paper|quick))?", stem).groups()
+        stem, name, preset = described(path)
         table = catalogue.find("tables", name)([each for each in results if preset in (None, each.preset)])
         assert path.read_text() == render(table, "md", stem), f"python -m scripts.tables --table {name}"
+
+
+def test_stored_numbers_of_figures_are_those_of_the_results(results, monkeypatch, tmp_path):
+    """To five digits, without the pictures, and without the figure that fits mixtures by scikit-learn."""
+    monkeypatch.setattr(Figure, "savefig", lambda *args, **options: None)
+    paths = sorted({*(RESULTS / "figures").rglob("*.csv")} - {RESULTS / "figures" / "set_transformer" / "figure4.csv"})
+    assert len(paths) > 20
+    number = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?")
+    for path in paths:
+        _, name, preset = described(path)
+        own, told = [each for each in results if preset in (None, each.preset)], f"scripts.figures --figure {name}"
+        picture = catalogue.find("figures", name)(own, tmp_path)
+        texts = picture.with_suffix(".csv").read_text(), path.read_text()
+        assert number.sub("", texts[0]) == number.sub("", texts[1]), told
+        numbers = [np.array(number.findall(text), float) for text in texts]
+        np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=told)
+
+
+def described(path: Path) -> tuple[str, str, str | None]:
+    """'cmanp/table4_quick', 'cmanp/table4' and 'quick' of a stored file."""
+    stem = path.relative_to(RESULTS).with_suffix("").as_posix().partition("/")[2]
+    return stem, *re.fullmatch(r"(.*?)(?:_(paper|quick))?", stem).groups()
 
 
 def test_the_index_of_configs_has_the_costs_that_were_measured(results):

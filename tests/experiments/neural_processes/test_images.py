@@ -27,7 +27,7 @@ from experiments.neural_processes.images import references, tables
 from experiments.neural_processes.images.completion import completed
 from experiments.neural_processes.images.montage import observed
 from experiments.tasks import Task
-from experiments.tasks.image_completion import ImageCompletion
+from experiments.tasks.image_completion import ImageCompletion, without_replacement
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
 
@@ -62,10 +62,11 @@ def build(config, **evaluation):
 
 def test_evaluation_by_hand(constant_config):
     """N(0.1, 0.25) at the targets of every image, all of them once, since there are not more."""
+    task = ImageCompletion(**constant_config.task)
+    constant_config.task.target_cap = 5  # of the training alone
     made, key = build(constant_config, tasks=100, batch_size=2, subset=2), jax.random.key(5)
     variables = made.init(jax.random.key(0))
     values = jax.jit(functools.partial(made.evaluate, key=key))(variables, made.data["test"])
-    task = ImageCompletion(**constant_config.task)
     draw, size = jax.jit(task.draw), jax.jit(lambda key: task.law.size(task.law.draw(key)))
 
     def likelihood(y):
@@ -82,6 +83,10 @@ def test_evaluation_by_hand(constant_config):
         for count in (3, 8):  # the same targets, all behind the largest count, and a model that sees nothing
             assert values[f"{part}/target@{count}"].shape == values[f"{part}/squared_error@{count}"].shape == (2,)
         np.testing.assert_allclose(values[f"{part}/target@3"], values[f"{part}/target@8"], rtol=1e-5)
+        chosen = without_replacement(jax.random.fold_in(key, 2), len(images), 2)
+        for index, task_key in enumerate(jax.random.split(key, 2)):
+            draws = draw(jax.random.fold_in(task_key, 1), images, chosen[index])
+            np.testing.assert_allclose(values[f"{part}/target@8"][index], likelihood(draws.y[8:]), rtol=1e-4)
         mse = -2 * 0.25 * (values[f"{part}/target@3"] + np.log(0.5 * np.sqrt(2 * np.pi)))
         np.testing.assert_allclose(values[f"{part}/squared_error@3"], mse, rtol=1e-3)
         bits = (np.log(255) - values[f"{part}/target"]) / np.log(2)

@@ -54,6 +54,18 @@ def test_sums_of_a_sequence_by_hand():
     np.testing.assert_array_equal(np.flatnonzero(found["pit"]), np.sort(places))
 
 
+class Places(Constant):
+    """Forecast i tells mark i of an event within one unit of time, and mark 9 of a later one."""
+
+    def mark_logits(self, gap):
+        return jax.nn.one_hot(jnp.where(gap <= 1, jnp.arange(len(gap)), 9), 10)
+
+
+def test_a_mark_is_told_by_the_forecast_of_its_place_and_gap():
+    events = EVENTS._replace(mark=jnp.arange(4))
+    assert measures.forecast_sums(Places(0.5, 4, []), events)["right"] == 2  # the second of three comes later
+
+
 def test_likelihoods_are_those_of_all_events_over_their_number():
     found = EventLogLikelihood(jnp.array([-1.0, -2.0]), jnp.array([-0.5, -0.25]), jnp.array(-4.0))
     sums = {name: np.full((1, 3), value) for name, value in measures.likelihood_sums(found).items()}

@@ -129,6 +129,17 @@ def test_settings_are_checked(arg, changes, error, message):
         build(arg, **changes)
 
 
+def test_a_network_that_says_one_class_is_right_where_it_is():
+    made, key = build("model=rff_max,preset=tiny"), jax.random.key(0)
+    still = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), jax.eval_shape(made.init, key))
+    still["params"]["head"]["layer_1"]["bias"][3] = 4
+    truth = jax.jit(jax.vmap(lambda key: made.sample(key, None).truth))(jax.random.split(key, 20))
+    found = jax.jit(made.evaluate)(still, None, key)
+    np.testing.assert_array_equal(found["accuracy"], truth == 3)
+    np.testing.assert_allclose(found["cross_entropy"], np.log(np.exp(4) + 9) - 4 * (truth == 3), rtol=1e-5)
+    assert 0 < found["accuracy"].sum() < 20
+
+
 def test_what_is_evaluated_table_4_and_figure(tmp_path):
     config = config_file.get_config("model=rff_max,preset=tiny")
     made = clouds.build(config, split_evaluation(config.evaluation)[1], None)

@@ -19,6 +19,7 @@ from experiments.set_transformer.clustering import figures, host
 from experiments.set_transformer.clustering.findings import published
 from experiments.set_transformer.clustering.tables import TABLES, run_table
 from kvq_jax.models.mixture import Mixture, log_likelihood
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def build(arg, **model):
@@ -52,6 +53,14 @@ def test_the_loss_is_minus_the_likelihood_under_what_is_predicted():
     alone = Mixture(np.zeros(1, np.float32), np.zeros((1, 2), np.float32), np.full((1, 2), np.log(2), np.float32))
     expected = -np.mean([log_likelihood(alone, x[:30]) for x in np.asarray(batch.x)])
     assert made.loss(still, batch, None)[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_padded_set_has_the_loss_of_its_points_alone():
+    made = build("model=rff_mean,preset=tiny")
+    one = made.sample(jax.random.key(1), None)
+    variables, loss = drawn(made.init, jax.random.key(0)), jax.jit(made.loss)
+    padded, alone = (made.sizes.fill(one, *size) for size in (((50, 0), (30, 0)), ((30, 0), None)))
+    assert loss(variables, padded, None)[0] == pytest.approx(float(loss(variables, alone, None)[0]), rel=1e-4)
 
 
 def test_rand_index_and_em_of_points_that_are_there():

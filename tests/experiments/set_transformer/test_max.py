@@ -15,6 +15,7 @@ from experiments.set_transformer.max import figures
 from experiments.set_transformer.max.tables import TABLES, run_table
 from experiments.set_transformer.operators.findings import beside_softmax
 from experiments.set_transformer.operators.tables import operators
+from tests.kvq_jax.nn.drawing import drawn
 
 
 def build(arg, **changes):
@@ -42,6 +43,15 @@ def test_the_loss_is_the_mean_absolute_error():
     batch = jax.vmap(lambda key: made.sample(key, None))(jax.random.split(jax.random.key(1), 8))
     still = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)  # predicts 0
     assert made.loss(still, batch, None)[0] == pytest.approx(float(np.mean(batch.truth)), rel=1e-5)
+
+
+def test_a_padded_set_has_the_loss_of_its_elements_alone():
+    made = build("model=rff_mean,preset=tiny")
+    padded = made.sample(jax.random.key(2), None)
+    there = int(padded.mask.sum())
+    variables, loss = drawn(made.init, jax.random.key(0)), jax.jit(made.loss)
+    alone = loss(variables, padded._replace(x=padded.x[:there], mask=None), None)[0]
+    assert there < len(padded.x) and loss(variables, padded, None)[0] == pytest.approx(float(alone), rel=1e-4)
 
 
 def test_table_1_and_figure_of_tiny_runs(result, tmp_path):

@@ -34,7 +34,7 @@ def test_the_published_widths():
 
     The NP-Former has, for the first five, e_Q, e_K, e_V, an e_C of pairs with two layers, and e_Z of [e_Q ; e_C].
     """
-    linear = lambda a, b: a * b + b  # noqa: E731
+    linear = lambda a, b: a * b + b
     mix = dict.fromkeys(FORMERS, 5 * linear(1024, 1024))
     mix["informer"] += 4  # an alpha for each head
     mix["sigma_informer"] += 4
@@ -52,7 +52,7 @@ def test_the_head_by_hand():
     model, x = SetAnomalyDetector(num_layers=0, features=8), draw(6, 5)
     variables = start(model, x)
     params = variables["params"]
-    linear = lambda x, layer: x @ layer["kernel"] + layer["bias"]  # noqa: E731
+    linear = lambda x, layer: x @ layer["kernel"] + layer["bias"]
     hidden = linear(linear(x, params["former"]["input"]), params["hidden"])
     hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-5)
     hidden = np.maximum(hidden * params["norm"]["scale"] + params["norm"]["bias"], 0)
