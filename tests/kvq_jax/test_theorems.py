@@ -180,6 +180,28 @@ def test_intention_finds_the_linear_map_behind_its_context(x64):
     close(OPS["intention"](far, keys, keys @ w, alpha=1e-10), far @ w, 1e-5)
 
 
+@pytest.mark.parametrize("condition, steps, steps_of_1_over_l", [(10.0, 6, 11), (1.1, 1, 1)])
+def test_layers_of_linear_attention_descend_a_gradient_and_intention_is_there(condition, steps, steps_of_1_over_l, x64):
+    """Section 2: layers until the squared error of the weights of least squares is a tenth of what it was.
+
+    A layer adds step K'(V - K w) to the weights w. The paper's counts are of the best step, 2 / (least + largest
+    eigenvalue of K'K); it writes 1 / largest.
+    """
+    eigenvalues = np.array([1.0, condition])
+    keys = np.linalg.qr(draw(8, 2, seed=1).astype(float))[0] * np.sqrt(eigenvalues)
+    unit, weights = np.eye(2), np.array([[1.0], [0.0]])
+    value = keys @ weights
+
+    def layers(step):
+        found, count = np.zeros((2, 1)), 0
+        while np.square(found - weights).sum() > 0.1:
+            found, count = found + step * OPS["linear"](unit, keys, value - keys @ found), count + 1
+        return count
+
+    assert layers(2 / eigenvalues.sum()) == steps and layers(1 / eigenvalues.max()) == steps_of_1_over_l
+    close(OPS["intention"](unit, keys, value, alpha=0), weights, 1e-10)
+
+
 # Universality lemmas of the Set Transformer: Lee et al. 2019, supplement.
 
 

@@ -78,7 +78,7 @@ def of_paper(results: Sequence[Result], number: int, data: Sequence[str]) -> Tab
     missing = [RECORDED[place] for place in data if all(place != its for _, its in cells)]
     caption = (
         f"{_described(cells, told)}The paper's numbers are means ± standard deviations; it names neither the unit of "
-        f"time nor the split, so ours stand beside each other, not beside the paper's. {_EXPLAINED} "
+        f"time nor the split, so ours stand beside each other, not beside the paper's. {_MODELS} {_EXPLAINED} "
         "By median: by its median, since the mean of a mixture of log-normals may be infinite; the paper does not say."
         f"{_missing(missing)}"
     )
@@ -98,7 +98,7 @@ def processes(results: Sequence[Result]) -> Table | None:
     told = _facts(cells)
     caption = (
         f"What a model lacks of the log-likelihood of the process, nats per event, smaller is better; 0 is the best "
-        f"that there is. {_described(cells, told)}{BEST.capitalize()}. No paper has this table."
+        f"that there is. {_described(cells, told)}{_MODELS} {BEST.capitalize()}. No paper has this table."
     )
     return Table("Events of known processes", ["model", *map(PROCESSES.get, places)], rows, caption, facts=told)
 
@@ -121,7 +121,7 @@ def recorded(results: Sequence[Result]) -> Table | None:
     told = _facts(cells)
     bounds = {place: metric(result, "calibration_bound").text() for (_, place), result in cells.items()}
     caption = (
-        f"{_described(cells, told)}{_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the largest "
+        f"{_described(cells, told)}{_MODELS} {_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the largest "
         "distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers it is "
         f"below {', '.join(f'{bound} ({RECORDED[place]})' for place, bound in sorted(bounds.items()))}. In bold the "
         "best model of each set of data and those within the joint error of it. No paper has this table."
@@ -181,6 +181,13 @@ def _described(cells: Mapping[tuple[str, str], Result], told: Mapping[str, str])
         f"Preset {told['preset']}, {seeds_of(told)}; mean ± standard error over {drawn(told)} sequences. "
         f"{'; '.join(described)}. "
     )
+
+
+# What the names of the models do not say.
+_MODELS = (
+    "THP has the intensity of Zuo et al. (2020), 'THP, mixture' is the CMANP paper's THP; Intention Hawkes, ours, is CMHP "
+    "with Intention that forgets."
+)
 
 
 def _missing(names: Sequence[str]) -> str:
