@@ -121,8 +121,8 @@ def recorded(results: Sequence[Result]) -> Table | None:
     told = _facts(cells)
     bounds = {place: metric(result, "calibration_bound").text() for (_, place), result in cells.items()}
     caption = (
-        f"{_described(cells, told)}{_MODELS} {_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the largest "
-        "distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers it is "
+        f"{_described(cells, told)}{_MODELS} {_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the "
+        "largest distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers it is "
         f"below {', '.join(f'{bound} ({RECORDED[place]})' for place, bound in sorted(bounds.items()))}. In bold the "
         "best model of each set of data and those within the joint error of it. No paper has this table."
     )
@@ -185,8 +185,8 @@ def _described(cells: Mapping[tuple[str, str], Result], told: Mapping[str, str])
 
 # What the names of the models do not say.
 _MODELS = (
-    "THP has the intensity of Zuo et al. (2020), 'THP, mixture' is the CMANP paper's THP; Intention Hawkes, ours, is CMHP "
-    "with Intention that forgets."
+    "THP has the intensity of Zuo et al. (2020), 'THP, mixture' is the CMANP paper's THP; Intention Hawkes, ours, is "
+    "CMHP with Intention that forgets."
 )
 
 
