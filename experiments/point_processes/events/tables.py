@@ -122,9 +122,9 @@ def recorded(results: Sequence[Result]) -> Table | None:
     bounds = {place: metric(result, "calibration_bound").text() for (_, place), result in cells.items()}
     caption = (
         f"{_described(cells, told)}{_MODELS} {_EXPLAINED} RMSE and MAE are in the unit of the data. Calibration: the "
-        "largest distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers it is "
-        f"below {', '.join(f'{bound} ({RECORDED[place]})' for place, bound in sorted(bounds.items()))}. In bold the "
-        "best model of each set of data and those within the joint error of it. No paper has this table."
+        "largest distance of the distribution of F(gap) from the uniform one; for 95 of 100 samples of uniform numbers "
+        f"it is below {', '.join(f'{bound} ({RECORDED[place]})' for place, bound in sorted(bounds.items()))}. In "
+        "bold the best model of each set of data and those within the joint error of it. No paper has this table."
     )
     heads = ["data, model", *(_METRICS[name][0] for name in _OF_RECORDED)]
     return Table("Recorded events", heads, rows, caption, facts=told)
