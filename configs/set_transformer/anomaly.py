@@ -17,7 +17,8 @@ does not print, and four linear layers before the SABs, where we have batch norm
 pixels, 32 sets in a batch, a rate that halves in 200 steps, test sets of other faces, as many as for 50 curves, and the
 weights of the best validation loss.
 
-`quick` draws each set anew, and has three seeds, a quarter of the width, a larger rate, and two layers in the encoder.
+`quick` draws each set anew, and has three seeds, a quarter of the width behind four convolutions of its own, two layers
+in the encoder, a larger rate that falls to 0 with a cosine, and test sets for 20 curves.
 """
 
 from ml_collections import ConfigDict

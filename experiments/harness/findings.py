@@ -88,8 +88,8 @@ class Numbers:
         The rows `among` with their numbers, the best first, the place of one of them, and who may as well be there.
         Raises Unsaid where it has no number.
         """
+        self(row, column)  # raises Unsaid
         found, own = self.known(among, column), self.cell(row, column)
-        self(row, column)
         order = sorted(found, key=found.get, reverse=not smaller)
         told = listed([f"{each} {digits(found[each])}" for each in order])
         alike = [each for each in order if each != row and within_error(self.cell(each, column), own)]

@@ -55,6 +55,11 @@ _WORDS = {
 
 def described(result: Result) -> str:
     """The axes that all results of a table share, and the model does not show."""
-    axes = result.axes
-    shared = (words.get(axes[axis], f"{axis}={axes[axis]}") for axis, words in _WORDS.items() if axis in axes)
-    return ", ".join([f"Preset {axes['preset']}", *shared])
+    shared = (in_words(result, axis) for axis in _WORDS if axis in result.axes)
+    return ", ".join([f"Preset {result.preset}", *shared])
+
+
+def in_words(result: Result, axis: str) -> str:
+    """What a value of an axis means: 'blocks of the released code' for form=code; 'op=erf' says it itself."""
+    value = result.axes[axis]
+    return _WORDS[axis].get(value, f"{axis}={value}")

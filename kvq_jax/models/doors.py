@@ -34,8 +34,11 @@ class Guarded(Block):
     """A model whose doors raise ValueError, one line, for arguments that do not fit it or each other.
 
     Guarded are those methods of _DOORS that the class or a subclass defines, by the names of their arguments. Shapes
-    and types are looked at, never numbers. Behind the doors absent places hold zeros.
+    and types are looked at, never numbers. Where `empties` is set, points and target_x hold zeros behind the doors in
+    places that their mask says are absent: no layer norm squares what is there.
     """
+
+    empties = False
 
     def __init_subclass__(cls, **options):
         for name in _DOORS:
@@ -52,14 +55,15 @@ def _guarded(method: Callable) -> Callable:
         bound = signature.bind(self, *arguments, **options)
         for complaint in _complaints(bound.arguments, getattr(self, "dim_y", None)):
             raise ValueError(complaint)
-        bound.arguments.update(_emptied(bound.arguments))
+        if self.empties:
+            bound.arguments.update(_emptied(bound.arguments))
         return method(*bound.args, **bound.kwargs)
 
     return checked
 
 
 def _emptied(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that have a mask, without what their absent places hold, whose square may not be finite."""
+    """The arguments that have a mask, without what their absent places hold."""
     points = {name: given[name] for name in _POINTS if name in given and given[name].mask is not None}
     found = {name: Points(*(_there(of, each.mask) for of in each[:2]), each.mask) for name, each in points.items()}
     mask = given.get("target_mask")
@@ -85,6 +89,7 @@ def _complaints(given: dict[str, Any], dim_y: int | None) -> Iterator[str]:
     if _INPUTS in given:
         yield from _of_array(_INPUTS, given[_INPUTS])
         inputs[_INPUTS] = given[_INPUTS]
+        yield from _of_mask("target_mask", given.get("target_mask"), _INPUTS, given[_INPUTS])
     yield from _of_pairs(inputs, "more than the number of points", lambda x: (x.shape[:-2], x.shape[-1]))
     outputs = {f"{name}.y": value.y for name, value in points.items()}
     yield from _of_pairs(outputs, "the number of outputs", lambda y: y.shape[-1])
@@ -107,15 +112,18 @@ def _of_array(name: str, value: Any) -> Iterator[str]:
 
 def _of_points(name: str, points: Points) -> Iterator[str]:
     x, y, mask = points
-    shapes = f"{name}.x {x.shape}, {name}.y {y.shape}"
     if x.shape[:-1] != y.shape[:-1]:
-        yield f"{name}.x and {name}.y differ before their last dimension: {shapes}"
+        yield f"{name}.x and {name}.y differ before their last dimension: {name}.x {x.shape}, {name}.y {y.shape}"
+    yield from _of_mask(f"{name}.mask", mask, f"{name}.x", x)
+
+
+def _of_mask(name: str, mask: Any, of: str, x: Any) -> Iterator[str]:
     if mask is None:
         return
     if not hasattr(mask, "shape") or not jnp.issubdtype(mask.dtype, jnp.bool_):
-        yield f"{name}.mask is boolean (True = there), not {getattr(mask, 'dtype', type(mask).__name__)}"
+        yield f"{name} is boolean (True = there), not {getattr(mask, 'dtype', type(mask).__name__)}"
     if mask.shape not in (x.shape[:-1], x.shape[-2:-1]):
-        yield f"{name}.mask {mask.shape} is not {name}.x without its last dimension, nor one for all tasks: {shapes}"
+        yield f"{name} {mask.shape} is not {of} without its last dimension, nor one for all tasks: {of} {x.shape}"
 
 
 def _of_pairs(arrays: dict[str, jax.Array], what: str, key: Callable[[jax.Array], Any]) -> Iterator[str]:

@@ -112,7 +112,7 @@ def uniform_attention(query: Array, key: Array, value: Array, *, mask: Mask = No
     weights = jnp.ones((1, value.shape[-2]), compute) if pairs is None else pairs.astype(compute)
     weights = weights / jnp.maximum(weights.sum(-1, keepdims=True), 1)
     mean = masks.owe(mix(weights, value), spoilt)
-    return jnp.broadcast_to(mean.astype(out), (*jnp.broadcast_shapes(shape[:-2], mean.shape[:-2]), *shape[-2:]))
+    return jnp.broadcast_to(mean.astype(out), jnp.broadcast_shapes(shape, mean.shape))
 
 
 def erf_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:

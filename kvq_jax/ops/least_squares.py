@@ -75,8 +75,7 @@ def fit(
         output = run(query, key, value, weight if weight is None else transpose(weight), *scalars, *matrices)
     else:
         scalars = [x[..., None] if isinstance(x, Array) else x for x in scalars]
-        key, value = (jnp.where(pairs[..., None], x[..., None, :, :], 0) for x in (key, value))
-        each = query[..., :, None, :], key, value, weight[..., None]
+        each = query[..., :, None, :], key[..., None, :, :], value[..., None, :, :], weight[..., None]
         output = run(*each, *scalars, *(x[..., None, :, :] for x in matrices))[..., 0, :]
     if pairs is not None:
         output = jnp.where(pairs.any(-1, keepdims=True), output, 0)
@@ -180,10 +179,10 @@ def root(weight: Array | None) -> Array | float:
 
 
 def mean(x: Array, weight: Array | None) -> Array:
-    """Weighted mean of rows [..., N, d] -> [..., 1, d]; 0 if no row has weight."""
+    """Weighted mean of rows [..., N, d] -> [..., 1, d], whatever those without weight hold; 0 if no row has weight."""
     if weight is None:
         return x.mean(-2, keepdims=True)
-    return (weight * x).sum(-2, keepdims=True) / positive(weight.sum(-2, keepdims=True))
+    return (weight * jnp.where(weight > 0, x, 0)).sum(-2, keepdims=True) / positive(weight.sum(-2, keepdims=True))
 
 
 def positive(x: Array) -> Array:

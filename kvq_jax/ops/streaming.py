@@ -53,6 +53,6 @@ def chunked(name: str, chunk_size: int) -> Callable[..., Array]:
         stream = make(query, **options)
         state = fold(stream, stream.init(key.shape[-1], value.shape[-1]), key, value, mask, chunk_size=chunk_size)
         output = stream.read(state)
-        return jnp.broadcast_to(output, (*jnp.broadcast_shapes(shape[:-2], output.shape[:-2]), *shape[-2:])).astype(out)
+        return jnp.broadcast_to(output, jnp.broadcast_shapes(shape, output.shape)).astype(out)
 
     return op

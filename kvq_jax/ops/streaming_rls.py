@@ -25,7 +25,7 @@ class RlsState(NamedTuple):
     weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
 
 
-_AT_ONCE = 32  # points that are added together where any are forgotten: l^32 is a number in float32 from l = 0.07 on
+_AT_ONCE = 32  # points that are added together where any are forgotten: the inverse is divided by l^32
 
 
 def rls_init(d: int, k: int, *, alpha: Scalar = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32) -> RlsState:
@@ -66,7 +66,7 @@ def rls_update(
         return state
     alive = jnp.ones(count, key.dtype) if keep is None else keep.astype(key.dtype)
     weight = jnp.ones(count, key.dtype) if weight is None else jnp.asarray(weight, key.dtype)
-    if isinstance(forgetting, numbers.Real) and forgetting == 1:
+    if count <= _AT_ONCE or (isinstance(forgetting, numbers.Real) and forgetting == 1):
         return _added(state, key, value, alive, weight, forgetting)
     first = (count - 1) % _AT_ONCE + 1
     rows = [(key, -2), (value, -2), (alive, -1), (weight, -1)]
@@ -78,7 +78,7 @@ def rls_update(
 def _in_parts(x: Array, axis: int) -> Array:
     """[n / _AT_ONCE, ...]: consecutive rows, which lie along an axis -1 or -2."""
     parts = jnp.moveaxis(x, axis, 0)
-    parts = parts.reshape(-1, _AT_ONCE, *parts.shape[1:])
+    parts = parts.reshape(len(parts) // _AT_ONCE, _AT_ONCE, *parts.shape[1:])
     return jnp.moveaxis(parts, 1, axis)
 
 

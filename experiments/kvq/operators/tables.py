@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.harness.results import Result, comparable, drawn, usual_and_others
+from experiments.harness.results import Result, comparable, usual_and_others
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from kvq_jax.ops import OPERATORS
 
@@ -86,8 +86,8 @@ def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = ""
         [(op, list(cells)) for op, *cells in zip(ops, *columns)],
         f"Preset {told['preset']}; seeds: {told['seeds']}; steps: {steps}, the weights those of the best validation "
         f"loss in {' and '.join(selected) or 'none'}; mean ± standard error over "
-        f"{drawn({**told, 'n': 'evaluation tasks'})} ({told['n']}); {BEST}. Images: {'; '.join(images) or 'none'}."
-        f"{chosen} No paper has this table.",
+        f"{'' if told['seeds'] == '1' else 'seeds and '}evaluation tasks ({told['n']}); {BEST}. Images: "
+        f"{'; '.join(images) or 'none'}.{chosen} No paper has this table.",
         facts=told,
     )
 

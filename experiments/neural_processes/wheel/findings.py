@@ -72,7 +72,7 @@ class _Regrets:
         chosen = chosen_results(results, reading)
         of_models = {MODELS[model].label: both(MODELS[model].label) for model in chosen}
         self.of_rule = both(REFERENCES["quadrant"])
-        self.least = functools.partial(number.cell, column=self.narrow)  # of a model at the least delta
+        self.at_narrow = functools.partial(number.cell, column=self.narrow)
         self.of_models = dict(sorted(of_models.items(), key=lambda row: sum(row[1])))
         self.length = _length(chosen)
         papers = [number.known(of_models, f"{delta}, paper") for delta in (self.narrow, self.wide)]
@@ -107,7 +107,11 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
 
     There the rule has nearly the same in all readings; at the largest delta it depends on the wheels that are played.
     """
-    pairs = {name: (ours.least(name), published.least(name)) for name in ours.of_models if name in published.of_models}
+    pairs = {
+        name: (ours.at_narrow(name), published.at_narrow(name))
+        for name in ours.of_models
+        if name in published.of_models
+    }
     fewer = [name for name, (own, other) in pairs.items() if own.mean < other.mean and not within_error(own, other)]
     if pairs:
         yield Finding(

@@ -70,7 +70,7 @@ FIGURES = {"events/intensities": intensities, "events/calibration": calibration,
 
 
 _PROCESS = TRUTH | dict(label="the process itself")
-_BAND = dict(color=drawing.FAINT, linewidth=6, label="calibrated (95 % of so many events)")
+_BAND = dict(color=drawing.FAINT, linewidth=6, label="95 of 100 calibrated samples of this size")
 
 
 def _by_data(

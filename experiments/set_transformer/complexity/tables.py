@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable
 from experiments.harness.tables import MISSING, Cell, Table, measured
-from experiments.set_transformer.labels import own_op, variant
+from experiments.set_transformer.labels import described, own_op, variant
 
 CONFIG = "set_transformer/complexity"
 CONFIGS = (CONFIG,)
@@ -79,9 +79,9 @@ def run_table(results: Sequence[Result]) -> Table:
     first, last = ends(run)
     caption = (
         f"{CLOCKS[how['clock']].capitalize()} of one set of n elements of width {how['features']} on "
-        f"{run.content['device']}, median of {how['turns']}; preset {run.preset}, form={run.axes['form']}, "
-        f"op={run.axes['op']}. Beside them p of a growth with n^p from n = {first} to {last}, of the time, the "
-        "operations that the compiler counts, and the memory that the compiled program needs beside its arguments and "
+        f"{run.content['device']}, median of {how['turns']}. {described(run)}. "
+        f"Beside the times p of a growth with n^p from n = {first} to {last}, of the time, the operations that the "
+        "compiler counts, and the memory that the compiled program needs beside its arguments and "
         "its result. 'gradient' is that of the parameters, with the pass forward. Missing: it did not fit in memory."
     )
     heads = ["block", *(f"n = {size}" for size in how["sizes"]), *(f"p of {name}" for name in SCALES)]

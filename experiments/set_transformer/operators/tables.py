@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from experiments.harness.results import Result, comparable, facts, seeds_of, several
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
-from experiments.set_transformer.labels import images, label, own_op, variant
+from experiments.set_transformer.labels import images, in_words, label, own_op, variant
 from kvq_jax.ops import OPERATORS
 
 _MAX, _COUNTING, _CLUSTERING = (f"set_transformer/{name}" for name in ("max", "counting", "clustering"))
@@ -73,7 +73,7 @@ def _facts(own: Mapping[str, Result]) -> dict[str, str]:
 def _told(name: str, own: Mapping[str, Result]) -> str:
     first, runs = next(iter(own.values())), own.values()
     steps, told = several(run.steps for run in runs), _facts(own)
-    setting = f"preset {first.preset}, {label(first)}, form={first.axes['form']}"
+    setting = f"preset {first.preset}, {label(first)}, {in_words(first, 'form')}"
     return f"{name}: {setting}, {steps} steps, {seeds_of(told)}"
 
 

@@ -60,6 +60,8 @@ class NeuralProcess(Guarded):
     each alone given the context; or 'joint', that of all targets together. The two are different metrics.
     """
 
+    empties = True
+
     likelihood = "marginal"
 
     slot_costs = (1.0, 1.0)  # of a slot of the context beside one of the targets, or of the points, in training

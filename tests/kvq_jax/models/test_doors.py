@@ -90,6 +90,19 @@ def test_states_and_memories_have_doors_too(name):
         jax.eval_shape(lambda: model.init(KEY, None, GOOD._replace(y=WIDE), method="update"))
 
 
+@pytest.mark.parametrize(
+    "mask, message",
+    [
+        ([True] * 3, "target_mask is boolean (True = there), not list"),
+        (jnp.zeros((2, 3)), "target_mask is boolean (True = there), not float32"),
+        (jnp.ones((4, 3), bool), "target_mask (4, 3) is not target_x without its last dimension, nor one for all"),
+    ],
+)
+def test_masks_of_targets_are_looked_at(mask, message):
+    for name in ("cnp", "tnp_d", "mlp"):
+        refused(message, MODELS[name].cls(), GOOD, TARGET_X, mask)
+
+
 def test_arrays_of_numpy_and_names_of_arguments_are_welcome():
     context, target_x = jax.tree.map(np.asarray, (GOOD, TARGET_X))
     jax.eval_shape(lambda: MODELS["cnp"].cls().init(KEY, context=context, target_x=target_x))
@@ -135,6 +148,7 @@ def test_what_an_absent_point_holds_reaches_no_gradient(name):
     target = Points(x + 0.1, jnp.sin(x + 0.1), mask)
     variables = model.init(KEY, Points(x, jnp.sin(x)), x)
 
+    @jax.jit
     def gradient(held):
         context, aim = (
             Points(*(each.at[3].set(held) for each in points[:2]), mask) for points in (Points(x, jnp.sin(x)), target)

@@ -119,12 +119,14 @@ def test_many_points_at_once_are_forgotten_like_one_after_the_other():
     """0.9^1000 and even 0.9^800 are no numbers in float32."""
     key = jnp.asarray(np.random.default_rng(3).normal(size=(2, 1000, 2)), jnp.float32)
     value, mask = key @ jnp.array([[1.0], [2.0]]), jnp.arange(1000) % 7 != 0
-    add = functools.partial(streaming.rls_update, forgetting=0.9)
+    add = jax.jit(functools.partial(streaming.rls_update, forgetting=0.9))
     start = streaming.rls_init(2, 1, batch=(2,))
-    whole = jax.jit(add)(start, key, value, mask)
+    whole = add(start, key, value, mask)
     parts = start
     for part in range(10):
         rows = slice(100 * part, 100 * part + 100)
         parts = add(parts, key[:, rows], value[:, rows], mask[rows])
     np.testing.assert_allclose(whole.weights, [[[1.0], [2.0]]] * 2, rtol=1e-3)
     np.testing.assert_allclose(whole.inverse, parts.inverse, rtol=1e-3, atol=1e-5)
+    nobody = add(streaming.rls_init(2, 1, batch=(0,)), key[:0], value[:0], mask)
+    assert nobody.weights.shape == (0, 2, 1)
