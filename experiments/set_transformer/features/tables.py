@@ -5,7 +5,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name, steps_by_name
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, images, label_of, own_op, variant
 from experiments.set_transformer.paper_numbers import FEATURES, ORACLE, printed
@@ -44,12 +44,12 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
         *((label_of(model), list(cells)) for model, *cells in zip(models, *columns)),
     ]
     task, known = first.config["task"], first.content["facts"]
-    steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
+    by_name, batch = {label_of(model): run for model, run in found.items()}, first.config["train"]["batch_size"]
     starts, sets = first.config["evaluation"]["em_starts"], first.metrics["trained/ari_em"]["n"]
     caption = (
         f"{described(first)}; {known['data']}, {_encoder(known)}; {task['min_size']} to {task['max_size']} images of "
-        f"{task['clusters']} classes; {steps} steps of {batch} sets. Adjusted Rand index of the network (0) and after "
-        f"one step of EM (1): mean over {seeds_of(told)} ± standard error over {drawn(told)} sets{best}. The "
+        f"{task['clusters']} classes; {steps_by_name(by_name)} of {batch} sets. Adjusted Rand index of the network (0) and after "
+        f"one step of EM (1): mean over {seeds_by_name(by_name)} ± standard error over {drawn(told)} sets{best}. The "
         f"first row is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
         f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
     )
