@@ -48,10 +48,11 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     starts, sets = first.config["evaluation"]["em_starts"], first.metrics["trained/ari_em"]["n"]
     caption = (
         f"{described(first)}; {known['data']}, {_encoder(known)}; {task['min_size']} to {task['max_size']} images of "
-        f"{task['clusters']} classes; {steps_by_name(by_name)} of {batch} sets. Adjusted Rand index of the network (0) and after "
-        f"one step of EM (1): mean over {seeds_by_name(by_name)} ± standard error over {drawn(told)} sets{best}. The "
-        f"first row is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} times from "
-        f"k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on CIFAR-100."
+        f"{task['clusters']} classes; {steps_by_name(by_name)} of {batch} sets. Adjusted Rand index of the network (0) "
+        f"and after one step of EM (1): mean over {seeds_by_name(by_name)} ± standard error over {drawn(told)} sets"
+        f"{best}. The first row is told the classes, and takes diagonal Gaussians of their moments; EM starts {starts} "
+        f"times from k-means++, on {sets} of the sets.{_seen(first)} The paper's are of features of a VGG trained on "
+        "CIFAR-100."
     )
     columns = ["model", "ARI0", "the paper's", "ARI1", "the paper's ARI1"]
     unseen = ", images that the encoder has not seen" if first.config["data"].get("test_images") == "test" else ""
