@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from experiments.harness import settings
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, several
+from experiments.harness.results import Result, steps_by_name
 from experiments.harness.tables import within_error
 from experiments.neural_processes.wheel.tables import (
     DROPS,
@@ -54,11 +54,12 @@ def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> I
 
 
 def _length(chosen: Mapping[str, Result]) -> str:
-    """', 100000 steps, 50 fresh wheels, 2000 rounds each' of runs of preset `paper`, '' of shorter ones."""
+    """', 100000 steps (CANP: 20000), 50 fresh wheels, 2000 rounds each': of preset `paper`, '' of shorter runs."""
     first = next(iter(chosen.values()))
     if first.preset != "paper":
         return ""
-    return f", {several(result.steps for result in chosen.values())} steps, {plays(chosen.values())}"
+    steps = steps_by_name({MODELS[model].label: result for model, result in chosen.items()})
+    return f", {steps}, {plays(chosen.values())}"
 
 
 class _Regrets:
