@@ -23,6 +23,11 @@ def join(first: Points, second: Points) -> Points:
     return Points(jnp.concatenate([first.x, second.x], -2), jnp.concatenate([first.y, second.y], -2), mask)
 
 
+def as_floats(x: jax.Array) -> jax.Array:
+    """x, in float32 where its numbers are whole: what is drawn beside them is not."""
+    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)
+
+
 def whole_mask(points: Points) -> jax.Array:
     """The mask [..., n] of points, with all their leading dimensions: all True where it is None."""
     return jnp.broadcast_to(True if points.mask is None else points.mask, points.x.shape[:-1])

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from kvq_jax.models.neural_processes.base import NeuralProcess
-from kvq_jax.models.points import Points, join, whole_mask
+from kvq_jax.models.points import Points, as_floats, join, whole_mask
 from kvq_jax.ops.streaming import Stream, fold, fold_made
 
 Array = jax.Array
@@ -157,8 +157,7 @@ def sample(
         start = functools.partial(_by_state, state=state)
     else:
         start = _by_cache if use_state is None and has_cache(model) else _by_context
-    if not jnp.issubdtype(context.y.dtype, jnp.inexact):
-        context = context._replace(y=context.y.astype(jnp.float32))  # draws are no integers
+    context = context._replace(y=as_floats(context.y))
     targets = jnp.zeros((*target_x.shape[:-1], context.y.shape[-1]), context.y.dtype)
     blocks = in_blocks(Points(target_x, targets, target_mask), block_size)
     rollout, count = start(model, variables, context, blocks), blocks.x.shape[0]

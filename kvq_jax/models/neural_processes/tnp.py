@@ -14,7 +14,7 @@ from kvq_jax.domains import Count, Depth, Fraction, NotNegative
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.base import NeuralProcess, need_key
 from kvq_jax.models.neural_processes.joint import HEAD_NAMES, JointHead
-from kvq_jax.models.points import Points, join, whole_mask
+from kvq_jax.models.points import Points, as_floats, join, whole_mask
 from kvq_jax.models.torch_names import encoder_names, mlp_names
 from kvq_jax.names import choose
 from kvq_jax.nn import MLP, Op
@@ -214,8 +214,7 @@ class TNPA(MarginalProcess):
         """
         model, variables = self.unbind()
         order_key, noise_key = jax.random.split(need_key(key, "a rollout of TNPA"))
-        if not jnp.issubdtype(target_x.dtype, jnp.inexact):
-            target_x = target_x.astype(jnp.float32)  # draws have its dtype
+        target_x = as_floats(target_x)  # draws have its dtype
         size, (*batch, total, _) = context.x.shape[-2], target_x.shape
         if total == 0:
             return (jnp.zeros((self.samples, *batch, 0, self.dim_y)),) * 3
