@@ -16,10 +16,10 @@ class OptimizerSettings:
 
     name: str  # adam, adamw or sgd
     learning_rate: Positive  # the peak rate
-    schedule: str  # constant, cosine (to 0 at the last step), exponential or drop (once)
+    schedule: str  # constant, cosine (to 0 at the last step), exponential, staircase or drop (once)
     warmup_steps: Natural  # linear warm-up from 0; 0 for none
-    decay_begin: Natural  # exponential: the step the decay begins at; drop: the step of the drop
-    decay_steps: Count  # exponential: steps for one factor of decay_rate
+    decay_begin: Natural  # exponential, staircase: the step the decay begins at; drop: the step of the drop
+    decay_steps: Count  # exponential, staircase: steps for one factor of decay_rate
     decay_rate: Positive  # drop: of the whole drop
     momentum: Part  # sgd only
     weight_decay: NotNegative  # added to the gradient (adam, sgd) or decoupled (adamw)
@@ -27,7 +27,8 @@ class OptimizerSettings:
 
 
 def _exponential(s: OptimizerSettings, steps: int) -> optax.Schedule:
-    return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, transition_begin=_begin(s))
+    own = dict(transition_begin=_begin(s), staircase=s.schedule == "staircase")
+    return optax.exponential_decay(s.learning_rate, s.decay_steps, s.decay_rate, **own)
 
 
 def _drop(s: OptimizerSettings, steps: int) -> optax.Schedule:
@@ -43,6 +44,7 @@ _SCHEDULES = {
     "constant": lambda s, steps: optax.constant_schedule(s.learning_rate),
     "cosine": lambda s, steps: optax.cosine_decay_schedule(s.learning_rate, max(steps - s.warmup_steps, 1)),
     "exponential": _exponential,
+    "staircase": _exponential,
     "drop": _drop,
 }
 _RULES = {
@@ -54,9 +56,9 @@ _RULES = {
 # Field -> the field that decides whether it is read, and of which values of that.
 _READ_WITH = {
     "momentum": ("name", ("sgd",)),
-    "decay_begin": ("schedule", ("exponential", "drop")),
-    "decay_steps": ("schedule", ("exponential",)),
-    "decay_rate": ("schedule", ("exponential", "drop")),
+    "decay_begin": ("schedule", ("exponential", "staircase", "drop")),
+    "decay_steps": ("schedule", ("exponential", "staircase")),
+    "decay_rate": ("schedule", ("exponential", "staircase", "drop")),
 }
 
 

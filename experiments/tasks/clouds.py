@@ -21,13 +21,19 @@ class ResidentClouds(flax.struct.PyTreeNode):
     training: bool = flax.struct.field(pytree_node=False)
 
 
+class Surfaces(flax.struct.PyTreeNode):
+    """Clouds of one split that are drawn anew: points of experiments.tasks.surfaces."""
+
+    training: bool = flax.struct.field(pytree_node=False)
+
+
 @dataclasses.dataclass(frozen=True)
 class Clouds:
     """`points` points of one shape, centred and scaled to variance 1; the truth is its class, [].
 
     Resident clouds are drawn uniformly, and so are their points, without replacement; those to train on are turned
-    around the third axis, which is up, and scaled by a factor of each axis. Without data the shapes are
-    experiments.tasks.surfaces, in any pose or upright, and with noise.
+    around the third axis, which is up, and scaled by a factor of each axis. Surfaces are in any pose or upright,
+    and with noise.
     """
 
     points: Count
@@ -36,17 +42,17 @@ class Clouds:
     turn: bool  # whether clouds to train on are turned
     upright: bool  # whether surfaces are turned around the third axis alone, too
 
-    def sample(self, key: Array, data: ResidentClouds | None) -> SetTask:
-        """One cloud. `data`: of a split; None: a surface."""
-        return self._surface(key) if data is None else self._resident(key, data)
+    def sample(self, key: Array, data: ResidentClouds | Surfaces) -> SetTask:
+        """One cloud of a split."""
+        return self._resident(key, data) if isinstance(data, ResidentClouds) else self._surface(key, data)
 
-    def _surface(self, key: Array) -> SetTask:
+    def _surface(self, key: Array, data: Surfaces) -> SetTask:
         label_key, point_key, pose_key, scale_key, noise_key = jax.random.split(key, 5)
         label = jax.random.randint(label_key, (), 0, len(surfaces.SURFACES))
         x = surfaces.draw(point_key, label, self.points) * self._factors(scale_key)
         pose = upright_rotation(pose_key) if self.upright else rotation(pose_key)
         x = x @ pose + self.noise * jax.random.normal(noise_key, x.shape)
-        return SetTask(standardised(x), None, label)
+        return SetTask(standardised(x), None, label, data.training)
 
     def _resident(self, key: Array, data: ResidentClouds) -> SetTask:
         cloud_key, point_key, turn_key, scale_key = jax.random.split(key, 4)
@@ -55,7 +61,7 @@ class Clouds:
         x = standardised(data.points[number, chosen])
         if data.training and self.turn:
             x = x @ upright_rotation(turn_key) * self._factors(scale_key)
-        return SetTask(x, None, data.label[number])
+        return SetTask(x, None, data.label[number], data.training)
 
     def _factors(self, key: Array) -> Array:
         low, high = self.scale

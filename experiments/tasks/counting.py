@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -11,23 +10,16 @@ from experiments.tasks.episodes import Images
 from experiments.tasks.sets import SetSampler, SetTask
 
 
-class Count(flax.struct.PyTreeNode):
-    """What no network sees, and whether the images are those that it is trained on."""
-
-    number: jax.Array  # int32 []: of different characters
-    training: bool = flax.struct.field(pytree_node=False)
-
-
 @dataclasses.dataclass(frozen=True)
 class Counting(SetSampler):
-    """n images of c different characters; c is uniform in 1..n, and no image is in a set twice.
+    """n images of c different characters; c, the truth, is uniform in 1..n, and no image is in a set twice.
 
     Every character has one image. Each of the n - c others is of a character drawn uniformly among the c. The paper
     asks for at least one image of each, and does not say how the others are drawn.
     """
 
     def draw(self, key: jax.Array, data: Images) -> SetTask:
-        """A set for each n: x uint8 [sizes, max_size, H, W, C] and a Count [sizes]. They share their random numbers.
+        """A set for each n: x uint8 [sizes, max_size, H, W, C] and truth int32 [sizes], of shared random numbers.
 
         c depends on n, which a batch shares and `fill` tells. Characters have at least max_size images.
         """
@@ -39,10 +31,10 @@ class Counting(SetSampler):
         n = jnp.arange(self.min_size, self.max_size + 1)
         count = 1 + jnp.int32(jax.random.uniform(count_key) * n)
         kind = jnp.where(slot < count[:, None], slot, jnp.int32(lot * count[:, None]))
-        return SetTask(data.image[number[kind, slot]], None, Count(count, data.training))
+        return SetTask(data.image[number[kind, slot]], None, count, data.training)
 
     def fill(self, drawn: SetTask, slots: Slots, size: Size | None) -> SetTask:
         """The set of size[0] images (None: of slots[0]) of those that were drawn, in arrays of slots[0]."""
         own = (slots[0] if size is None else size[0]) - self.min_size
-        of_size = SetTask(drawn.x[own], None, drawn.truth.replace(number=drawn.truth.number[own]))
+        of_size = drawn.replace(x=drawn.x[own], truth=drawn.truth[own])
         return super().fill(of_size, slots, size)

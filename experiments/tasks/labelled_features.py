@@ -53,4 +53,4 @@ class LabelledFeatures(SetSampler):
         squares = (task.x - mean[component]) ** 2
         std = jnp.sqrt(jnp.einsum("nk,nd->kd", own, squares, precision="highest") / number)
         log_weight = jnp.log(jnp.maximum(own.sum(0), 1e-20) / own.sum())
-        return task._replace(truth=Clustering(Mixture(log_weight, mean, jnp.maximum(std, _MIN_STD)), component))
+        return task.replace(truth=Clustering(Mixture(log_weight, mean, jnp.maximum(std, _MIN_STD)), component))

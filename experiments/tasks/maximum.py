@@ -33,4 +33,4 @@ class Maximum(SetSampler):
     def with_truth(self, task: SetTask) -> SetTask:
         """The task with the maximum of the elements that are there."""
         there = task.x if task.mask is None else jnp.where(task.mask[:, None], task.x, -jnp.inf)
-        return task._replace(truth=there.max())
+        return task.replace(truth=there.max())

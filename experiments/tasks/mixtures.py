@@ -51,7 +51,7 @@ class Mixtures(SetSampler):
     def with_truth(self, task: SetTask) -> SetTask:
         """The task with the components of the points that are left."""
         truth = task.truth
-        return task._replace(truth=truth._replace(component=truth.component[: len(task.x)]))
+        return task.replace(truth=truth._replace(component=truth.component[: len(task.x)]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,13 +22,6 @@ class AttributedImages(flax.struct.PyTreeNode):
     training: bool = flax.struct.field(pytree_node=False)
 
 
-class Odd(flax.struct.PyTreeNode):
-    """What no network sees, and whether the images are those that it is trained on."""
-
-    place: jax.Array  # int32 []: of the anomaly
-    training: bool = flax.struct.field(pytree_node=False)
-
-
 @dataclasses.dataclass(frozen=True)
 class OddOneOut:
     """set_size - 1 different images that have `shared` attributes, drawn uniformly, and one that has none of these."""
@@ -49,7 +42,7 @@ class OddOneOut:
         return groups[np.array(enough, bool)]
 
     def sample(self, key: jax.Array, data: AttributedImages) -> SetTask:
-        """One set; its anomaly is at a place drawn uniformly."""
+        """One set. The truth is the place of its anomaly, int32 [], drawn uniformly."""
         if data.training and self.sets:
             number = jax.random.randint(key, (), 0, self.sets)
             key = jax.random.fold_in(jax.random.key(0, impl=jax.random.key_impl(key)), number)
@@ -61,4 +54,4 @@ class OddOneOut:
         odd = jnp.where(has.any(1), -1, jax.random.uniform(odd_key, images)).argmax()
         place = jax.random.randint(place_key, (), 0, self.set_size)
         number = jnp.roll(jnp.append(odd, normal), place)
-        return SetTask(data.image[number], None, Odd(place, data.training))
+        return SetTask(data.image[number], None, place, data.training)

@@ -1,8 +1,9 @@
 """Tasks whose input is a set of some elements, and their numbers: own for each set, or shared by those of a batch."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -10,12 +11,13 @@ from experiments.harness.size_classes import Law, Size, Slots
 from kvq_jax.domains import Count
 
 
-class SetTask(NamedTuple):
+class SetTask(flax.struct.PyTreeNode):
     """One set, and what is asked of it. A batch of sets has leading dimensions."""
 
     x: jax.Array  # [N, d], of images [N, H, W, C]; absent elements are 0
     mask: jax.Array | None  # [N], True = there; None: all are
-    truth: Any  # a tree of arrays; what is known of an element is [N, ...]
+    truth: Any  # a tree of arrays, which no network sees; what is known of an element is [N, ...]
+    training: bool = flax.struct.field(pytree_node=False, default=False)  # whether networks are trained on it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +51,7 @@ class SetSampler:
         x = drawn.x[: slots[0]]
         mask = None if size is None else jnp.arange(slots[0]) < size[0]
         x = x if mask is None else jnp.where(mask.reshape(-1, *[1] * (x.ndim - 1)), x, 0)
-        return self.with_truth(SetTask(x, mask, drawn.truth))
+        return self.with_truth(drawn.replace(x=x, mask=mask))
 
     def draw(self, key: jax.Array, data: Any) -> SetTask:
         """A set of max_size elements, with what was drawn of them as its truth. `data`: as `sample`."""

@@ -5,8 +5,8 @@ MODELS has every model of a regression, from a context to predictions at targets
     model.apply(variables, context, target_x, target_mask, key=key)             # a prediction, or a distribution
     model.apply(variables, context, target, key=key, method="loss")             # [...], of each task
 
-CLASSIFIERS, IMAGE_CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, IMAGE_SET_NETWORKS,
-IMAGE_SET_DETECTORS and EVENT_MODELS are models with another call: see their files.
+CLASSIFIERS, IMAGE_CLASSIFIERS, WEIGHT_REGRESSORS, TARGET_REGRESSORS, SET_NETWORKS, SET_CLASSIFIERS,
+IMAGE_SET_NETWORKS, IMAGE_SET_DETECTORS and EVENT_MODELS are models with another call: see their files.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ from kvq_jax.models.neural_processes.tnp import TNPA, TNPD, TNPND
 from kvq_jax.models.pair import PairRegressor
 from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.set_anomaly import SetAnomalyDetector
-from kvq_jax.models.set_networks import SET_NETWORKS, SetNetwork
+from kvq_jax.models.set_networks import SET_CLASSIFIERS, SET_NETWORKS, SetClassifier, SetNetwork
 from kvq_jax.models.weight_regressors import (
     AtOnce,
     AttentionTarget,

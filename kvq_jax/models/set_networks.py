@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from kvq_jax.domains import Count, Depth
+from kvq_jax.domains import Count, Depth, Part
 from kvq_jax.names import choose
 from kvq_jax.nn import ISAB, MLP, PMA, SAB, Linear, Mixer, SetBlock, set_mean
 from kvq_jax.nn.heads import attend
@@ -76,12 +76,7 @@ class SetNetwork(SetBlock):
 
         Where fewer outputs than seeds are asked for, seeds [..., num_seeds] says which; no other row looks at the rest.
         """
-        rows = self.pooled(self.encoded(x, mask), mask, seeds)
-        if rows.shape[-2] == self.num_outputs:
-            return MLP((*self.head, self.out_features), **self.inits, name="head")(rows)
-        side_by_side = rows.reshape(*rows.shape[:-2], -1)
-        output = MLP((*self.head, self.num_outputs * self.out_features), **self.inits, name="head")(side_by_side)
-        return output.reshape(*output.shape[:-1], self.num_outputs, self.out_features)
+        return self.output(self.pooled(self.encoded(x, mask), mask, seeds))
 
     def encoded(self, x: Array, mask: Array | None) -> Array:
         """What the encoder makes of the elements, for `__call__`: [..., N, a] -> [..., N, dim]."""
@@ -94,6 +89,35 @@ class SetNetwork(SetBlock):
         for index in range(self.decoder_layers):
             rows = self.block(SAB, f"decoder_{index}")(rows, mask=seeds)
         return rows
+
+    def output(self, rows: Array, activation: Callable[[Array], Array] = nn.relu) -> Array:
+        """What the head makes of that, for `__call__`: [..., rows, dim] -> [..., num_outputs, out_features]."""
+        head = dict(activation=activation, **self.inits, name="head")
+        if rows.shape[-2] == self.num_outputs:
+            return MLP((*self.head, self.out_features), **head)(rows)
+        side_by_side = rows.reshape(*rows.shape[:-2], -1)
+        output = MLP((*self.head, self.num_outputs * self.out_features), **head)(side_by_side)
+        return output.reshape(*output.shape[:-1], self.num_outputs, self.out_features)
+
+
+class SetClassifier(SetNetwork):
+    """A SetNetwork that training thins out: dropout before PMA, and before each layer of the head.
+
+    As the Set Transformer classifies point clouds (Section 5.5; supplement, Table 10). Raises as SetNetwork.
+    """
+
+    dropout: Part = 0.5
+
+    @nn.compact
+    def __call__(self, x: Array, *, mask: Array | None = None, deterministic: bool = True) -> Array:
+        """x [..., N, a], mask [..., N] -> [..., num_outputs, out_features].
+
+        With deterministic=False dropout draws from the random stream 'dropout'.
+        """
+        drop = nn.Dropout(self.dropout, deterministic=deterministic)
+        encoded = self.encoded(x, mask)
+        rows = self.pooled(drop(encoded) if self.pooling == "pma" else encoded, mask)
+        return self.output(drop(rows), lambda hidden: drop(nn.relu(hidden)))
 
 
 def _rows(pool: Callable | None = None) -> Callable[[SetNetwork, Array, Array | None], Array]:
@@ -208,3 +232,6 @@ SET_NETWORKS = {
     },
     "deep_sets": SetModel("DeepSets", dict(encoder="rff", activate_last=False, pooling="mean")),
 }
+
+# The same, thinned out in training.
+SET_CLASSIFIERS = {name: row._replace(cls=SetClassifier) for name, row in SET_NETWORKS.items()}

@@ -30,6 +30,7 @@ from kvq_jax.models import (
     IMAGE_SET_DETECTORS,
     IMAGE_SET_NETWORKS,
     MODELS,
+    SET_CLASSIFIERS,
     SET_NETWORKS,
     TARGET_REGRESSORS,
     WEIGHT_REGRESSORS,
@@ -58,7 +59,7 @@ TABLES = {
     "set_transformer.clusters": SET_NETWORKS,
     "set_transformer.features": SET_NETWORKS,
     "set_transformer.encoder": IMAGE_CLASSIFIERS,
-    "set_transformer.clouds": SET_NETWORKS,
+    "set_transformer.clouds": SET_CLASSIFIERS,
     "set_transformer.counting": IMAGE_SET_NETWORKS,
     "set_transformer.anomaly": IMAGE_SET_DETECTORS,
 }

@@ -59,7 +59,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def logits(variables, sets):
         """Logits [..., N] of each set, and the collections that a training step updates."""
-        options = dict(train=sets.truth.training, mutable=["batch_stats"] if sets.truth.training else [])
+        options = dict(train=sets.training, mutable=["batch_stats"] if sets.training else [])
         return model.apply(variables, jnp.float32(sets.x) / 255, **options)
 
     def init(key):
@@ -68,14 +68,14 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def loss(variables, batch, key):
         found, collections = logits(variables, batch)
-        losses = optax.softmax_cross_entropy_with_integer_labels(found, batch.truth.place)
-        right = jnp.float32(found.argmax(-1) == batch.truth.place)
+        losses = optax.softmax_cross_entropy_with_integer_labels(found, batch.truth)
+        right = jnp.float32(found.argmax(-1) == batch.truth)
         return losses.mean(), ({"accuracy": right.mean()}, collections)
 
     def judged(task_key, variables, test):
         sampled = task.sample(task_key, test)
         probability = jax.nn.softmax(logits(variables, sampled)[0])
-        return sampled.x, {"place": sampled.truth.place, "probability": probability}
+        return sampled.x, {"place": sampled.truth, "probability": probability}
 
     def evaluate(variables, test, key):
         one = lambda task_key: judged(task_key, variables, test)[1]

@@ -14,9 +14,10 @@ from experiments.harness.evaluation import TaskEvaluation, over_tasks
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.set_transformer.networks import network
 from experiments.set_transformer.splits import hold_out
-from experiments.tasks.clouds import Clouds, ResidentClouds
+from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces
 from experiments.tasks.surfaces import SURFACES
 from kvq_jax.domains import Count, Share
+from kvq_jax.models import SET_CLASSIFIERS
 
 SECTIONS = ("task", "data", "model")
 _SURFACES = "surfaces"
@@ -34,7 +35,7 @@ class DataSettings:
 def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experiment:
     """The experiment that `config` describes. Raises ConfigError and experiments.data.errors.DataError."""
     task = settings.build(Clouds, config.task, "config.task")
-    model = network(config)
+    model = network(config, SET_CLASSIFIERS)
     evaluation = settings.build(TaskEvaluation, evaluation, "config.evaluation")
     data, name, classes = _load(settings.build(DataSettings, config.data, "config.data"), task, data_dir)
     if model.num_outputs != 1 or model.out_features != len(classes):
@@ -43,13 +44,14 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def init(key):
         return model.lazy_init(key, jax.ShapeDtypeStruct((task.points, 3), jnp.float32))
 
-    def judged(variables, sets):
-        scores = model.apply(variables, sets.x)[..., 0, :]
+    def judged(variables, sets, key=None):
+        options = dict(rngs={"dropout": key}, deterministic=False) if sets.training else {}
+        scores = model.apply(variables, sets.x, **options)[..., 0, :]
         right = jnp.float32(scores.argmax(-1) == sets.truth)
         return right, optax.softmax_cross_entropy_with_integer_labels(scores, sets.truth), scores
 
     def loss(variables, batch, key):
-        right, losses, _ = judged(variables, batch)
+        right, losses, _ = judged(variables, batch, key)
         return losses.mean(), ({"accuracy": right.mean()}, {})
 
     def evaluate(variables, test, key):
@@ -72,7 +74,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 def _load(own: DataSettings, task: Clouds, data_dir: str | None) -> tuple[dict, str, tuple[str, ...]]:
     """Clouds of each split, what to call them, and their classes. Raises ConfigError and DataError."""
     if own.source == _SURFACES:
-        return NO_DATA, f"surfaces of {len(SURFACES)} kinds", tuple(SURFACES)
+        data = {split: Surfaces(split == "train") for split in NO_DATA}
+        return data, f"surfaces of {len(SURFACES)} kinds", tuple(SURFACES)
     if own.resident < task.points:
         raise ConfigError(f"config.data.resident: {own.resident} points of a surface, a set has {task.points}")
     found = modelnet.load(own.source, data_dir, own.resident if own.source == "off" else task.points)

@@ -45,19 +45,19 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def rate(variables, sets):
         """The rate [...] of each set, and the collections that a training step updates."""
-        options = dict(train=sets.truth.training, mutable=["batch_stats"] if sets.truth.training else [])
+        options = dict(train=sets.training, mutable=["batch_stats"] if sets.training else [])
         rows, collections = model.apply(variables, jnp.float32(sets.x) / 255, mask=sets.mask, **options)
         return jax.nn.softplus(rows[..., 0, 0]), collections
 
     def loss(variables, batch, key):
         found, collections = rate(variables, batch)
-        number = batch.truth.number
+        number = batch.truth
         return -log_likelihood(found, number).mean(), ({"accuracy": is_right(found, number).mean()}, collections)
 
     def evaluate(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            found, number = rate(variables, sampled)[0], sampled.truth.number
+            found, number = rate(variables, sampled)[0], sampled.truth
             return {"accuracy": is_right(found, number), "log_likelihood": log_likelihood(found, number)}
 
         return over_tasks(one, key, evaluation.tasks, evaluation.batch_size)
@@ -65,7 +65,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
     def examples(variables, test, key):
         def one(task_key):
             sampled = task.sample(task_key, test)
-            told = {"size": sampled.mask.sum(), "truth": sampled.truth.number}
+            told = {"size": sampled.mask.sum(), "truth": sampled.truth}
             return told | {"image": sampled.x, "prediction": rate(variables, sampled)[0]}
 
         found = over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)

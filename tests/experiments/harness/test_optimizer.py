@@ -47,6 +47,12 @@ def test_exponential_schedule_of_the_few_shot_experiments():
     np.testing.assert_allclose(-made, [0.5 * 0.8 ** (max(0, t - 2) / 3) for t in range(6)], rtol=1e-6)
 
 
+def test_a_rate_that_falls_in_steps():
+    section = dict(schedule="staircase", decay_begin=1, decay_steps=2, decay_rate=0.3)
+    made = -updates([1.0] * 6, name="sgd", learning_rate=1.0, **section)
+    np.testing.assert_allclose(made, [1, 1, 1, 0.3, 0.3, 0.09], rtol=1e-6)
+
+
 @pytest.mark.parametrize("schedule", ["drop", "exponential"])
 def test_a_decay_begins_at_its_step_after_a_warmup_too(schedule):
     section = dict(schedule=schedule, warmup_steps=2, decay_begin=4, decay_steps=1, decay_rate=0.5)
@@ -78,8 +84,12 @@ def test_refuses(section, message):
     "section, field, message",
     [
         (dict(name="adam", momentum=0.9), "momentum", "only name=sgd reads it, this is name=adam"),
-        (dict(name="sgd", decay_rate=0.5), "decay_rate", "only schedule=exponential or drop reads it"),
-        (dict(name="sgd", schedule="drop", decay_steps=3), "decay_steps", "only schedule=exponential reads it"),
+        (dict(name="sgd", decay_rate=0.5), "decay_rate", "only schedule=exponential or staircase or drop reads it"),
+        (
+            dict(name="sgd", schedule="drop", decay_steps=3),
+            "decay_steps",
+            "only schedule=exponential or staircase reads it",
+        ),
     ],
 )
 def test_a_command_line_sets_only_what_is_read(section, field, message):

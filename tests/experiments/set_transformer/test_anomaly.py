@@ -42,7 +42,7 @@ def test_all_but_one_share_two_attributes_of_which_it_has_none():
     image = jnp.arange(40, dtype=jnp.uint8).reshape(40, 1, 1, 1)
     data = AttributedImages(image, jnp.asarray(ATTRIBUTE), jnp.asarray(TASK.common(ATTRIBUTE)), False)
     sets = jax.device_get(jax.jit(jax.vmap(TASK.sample, (0, None)))(jax.random.split(jax.random.key(0), 6000), data))
-    number, place = sets.x[..., 0, 0, 0], sets.truth.place
+    number, place = sets.x[..., 0, 0, 0], sets.truth
     for own, odd in zip(number[:1000], place):
         normal, alone = ATTRIBUTE[np.delete(own, odd)], ATTRIBUTE[own[odd]]
         assert len(set(own.tolist())) == 4 and (normal.all(0) & ~alone).sum() >= 2

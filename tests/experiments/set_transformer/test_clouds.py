@@ -16,10 +16,11 @@ from experiments.set_transformer.clouds import experiment as clouds
 from experiments.set_transformer.clouds import figures
 from experiments.set_transformer.clouds.tables import TABLES
 from experiments.tasks import surfaces
-from experiments.tasks.clouds import Clouds, ResidentClouds, rotation
+from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces, rotation
 from tests.experiments.data.test_modelnet import OFF, write
 
 TASK = Clouds(points=50, noise=0.0, scale=(1.0, 1.0), turn=True, upright=False)
+TEST = Surfaces(False)
 # Class -> what is 0 at all of its points, whatever its form.
 EQUATIONS = {
     "sphere": lambda x, y, z: x**2 + y**2 + z**2 - 1,
@@ -68,14 +69,14 @@ def test_a_rotation_keeps_lengths_and_turns_in_any_direction():
 
 def test_clouds_are_standardised_and_those_to_train_on_are_turned_around_the_third_axis():
     keys = jax.random.split(jax.random.key(0), 500)
-    made = jax.device_get(jax.jit(jax.vmap(lambda key: TASK.sample(key, None)))(keys))
+    made = jax.device_get(jax.jit(jax.vmap(lambda key: TASK.sample(key, Surfaces(True))))(keys))
     np.testing.assert_allclose(made.x.mean(1), 0, atol=1e-5)
     np.testing.assert_allclose((made.x**2).mean((1, 2)), 1, rtol=1e-4)
     assert set(made.truth.tolist()) == set(range(len(surfaces.SURFACES)))
     disc = made.truth == list(surfaces.SURFACES).index("disc")
     assert np.abs(made.x[disc][..., 2]).max(1).min() > 1e-3
     upright = dataclasses.replace(TASK, upright=True)
-    flat = jax.jit(jax.vmap(lambda key: upright.sample(key, None)))(keys)
+    flat = jax.jit(jax.vmap(lambda key: upright.sample(key, Surfaces(True))))(keys)
     np.testing.assert_allclose(flat.x[flat.truth == list(surfaces.SURFACES).index("disc")][..., 2], 0, atol=1e-5)
     points = np.random.default_rng(0).normal(size=(3, 50, 3)).astype(np.float32)
     sample = jax.jit(jax.vmap(TASK.sample, (0, None)))
@@ -133,11 +134,40 @@ def test_a_network_that_says_one_class_is_right_where_it_is():
     made, key = build("model=rff_max,preset=tiny"), jax.random.key(0)
     still = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), jax.eval_shape(made.init, key))
     still["params"]["head"]["layer_1"]["bias"][3] = 4
-    truth = jax.jit(jax.vmap(lambda key: made.sample(key, None).truth))(jax.random.split(key, 20))
-    found = jax.jit(made.evaluate)(still, None, key)
+    truth = jax.jit(jax.vmap(lambda key: made.sample(key, TEST).truth))(jax.random.split(key, 20))
+    found = jax.jit(made.evaluate)(still, TEST, key)
     np.testing.assert_array_equal(found["accuracy"], truth == 3)
     np.testing.assert_allclose(found["cross_entropy"], np.log(np.exp(4) + 9) - 4 * (truth == 3), rtol=1e-5)
     assert 0 < found["accuracy"].sum() < 20
+
+
+def test_dropout_acts_on_what_is_trained_on_alone():
+    made, key = build("model=rff_max,preset=tiny"), jax.random.key(0)
+    variables = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.1, np.float32), jax.eval_shape(made.init, key))
+    variables["params"]["head"]["layer_1"]["kernel"][:, :5] = 0.5
+
+    def losses(data):
+        batch = jax.vmap(lambda key: made.sample(key, data))(jax.random.split(key, 4))
+        assert batch.training == data.training
+        return [made.loss(variables, batch, jax.random.key(seed))[0] for seed in range(3)]
+
+    own, shown = losses(Surfaces(True)), losses(TEST)
+    assert len(set(map(float, own))) == 3 and len(set(map(float, shown))) == 1
+
+
+def test_5000_points_have_layers_of_their_own():
+    """Supplement, Section 2.5."""
+    cells = [
+        config_file.get_config(f"model={m},points={n},preset=paper")
+        for m in ("isab16_pma", "rff_max")
+        for n in ("1000", "5000")
+    ]
+    assert [(c.model.dim, c.model.encoder_layers, c.optimizer.weight_decay) for c in cells] == [
+        (256, 2, 0.0),
+        (512, 1, 1e-7),
+        (256, 4, 0.0),
+        (256, 4, 1e-7),
+    ]
 
 
 def test_what_is_evaluated_table_4_and_figure(tmp_path):
@@ -145,7 +175,7 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     made = clouds.build(config, split_evaluation(config.evaluation)[1], None)
     variables, key = jax.eval_shape(made.init, jax.random.key(0)), jax.random.key(0)
     found, shown = (
-        jax.eval_shape(lambda variables, f=f: f(variables, None, key), variables)
+        jax.eval_shape(lambda variables, f=f: f(variables, TEST, key), variables)
         for f in (made.evaluate, made.examples)
     )
     assert {name: leaf.shape for name, leaf in found.items()} == {"accuracy": (20,), "cross_entropy": (20,)}

@@ -49,15 +49,15 @@ def sets():
 
 
 def test_no_image_is_there_twice_and_the_number_is_that_of_the_characters(sets):
-    image, number = sets.x[..., 0, 0, 0], sets.truth.number
-    assert not image[~sets.mask].any() and sets.truth.training
+    image, number = sets.x[..., 0, 0, 0], sets.truth
+    assert not image[~sets.mask].any() and sets.training
     for own, there, expected in zip(image[:2000], sets.mask, number):
         assert len(set(own[there].tolist())) == there.sum()
         assert len(set(CLASS_OF[own[there] - 1].tolist())) == expected
 
 
 def test_sizes_numbers_characters_and_images_are_drawn_as_they_should_be(sets):
-    image, size, number = sets.x[..., 0, 0, 0], sets.mask.sum(-1), sets.truth.number
+    image, size, number = sets.x[..., 0, 0, 0], sets.mask.sum(-1), sets.truth
     for n in (3, 4, 5):
         assert (size == n).mean() == pytest.approx(1 / 3, abs=0.02)
         found = np.bincount(number[size == n], minlength=6) / (size == n).sum()
@@ -77,7 +77,7 @@ def test_a_batch_shares_its_number_of_images():
         return TASK.fill(drawn, (4, 0), None), TASK.fill(drawn, (5, 0), (4, 0))
 
     whole, part = filled(jax.random.key(3), numbered())
-    assert whole.mask is None and whole.x.shape == (4, 1, 1, 1) and whole.truth.number == part.truth.number
+    assert whole.mask is None and whole.x.shape == (4, 1, 1, 1) and whole.truth == part.truth
     np.testing.assert_array_equal(part.x[:4], whole.x)
     assert part.mask.tolist() == [True] * 4 + [False] and not part.x[4].any()
 
@@ -115,7 +115,7 @@ def test_the_loss_is_minus_the_likelihood_and_validation_changes_no_average():
         drawn = jax.jit(jax.vmap(made.sample, (0, None)))(keys, data)
         batch = jax.vmap(lambda one: made.sizes.fill(one, (3, 0), None))(drawn)
         loss, (_, updated) = jax.jit(made.loss)(still, batch, None)
-        assert loss == pytest.approx(-stats.poisson.logpmf(batch.truth.number, np.log(2)).mean(), rel=1e-4)
+        assert loss == pytest.approx(-stats.poisson.logpmf(batch.truth, np.log(2)).mean(), rel=1e-4)
         assert set(updated) == collections
 
 

@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from kvq_jax.models import SET_NETWORKS, SetNetwork
+from kvq_jax.models import SET_CLASSIFIERS, SET_NETWORKS, SetNetwork
 from kvq_jax.models.set_networks import ENCODERS, POOLINGS, set_max, set_sum
 from kvq_jax.nn import SET_FORMS
 from tests.kvq_jax.nn.drawing import count, draw, run, start
@@ -104,6 +105,30 @@ def test_attsets_weighs_each_feature_by_itself():
     head = params["head"]["layer_0"]
     found = net.apply({"params": params}, x, mask=mask)
     np.testing.assert_allclose(found[0], pooled @ head["kernel"] + head["bias"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name, kept, each", [("rff_max", 1 / 2, 2), ("rff_pma", 1 / 4, 4)])
+def test_training_thins_out_what_goes_to_pma_and_to_each_layer_of_the_head(name, kept, each):
+    """With kernels of ones a set of one row of ones gives (each k) (2 j): k of 3 features are left, and j of 4 hidden.
+
+    PMA is set to hand on its one element, so that a feature is left if two dropouts leave it.
+    """
+    x, keys = np.ones((1, 3), np.float32), jax.random.split(jax.random.key(0), 4000)
+    parts = SET_CLASSIFIERS[name].parts | dict(dim=3, num_heads=1, encoder_layers=0, head=(4,))
+    net = SET_CLASSIFIERS[name].cls(**parts)
+    params = jax.tree.map(np.zeros_like, start(net, x)["params"])
+    for layer in params["head"].values():
+        layer["kernel"] += 1
+    if "pool" in params:
+        params["pool"]["mab"]["value"]["kernel"] += np.eye(3, dtype=np.float32)
+    thinned = lambda key: net.apply({"params": params}, x, deterministic=False, rngs={"dropout": key})  # noqa: E731
+    found = np.asarray(jax.jit(jax.vmap(thinned))(keys)).ravel()
+    left, hidden = (stats.binom.pmf(range(n + 1), n, share) for n, share in ((3, kept), (4, 1 / 2)))
+    value, share = 2 * each * np.outer(range(4), range(5)), np.outer(left, hidden)
+    for one in np.unique(value):
+        assert (found == one).mean() == pytest.approx(share[value == one].sum(), abs=0.025)
+    assert run(net, {"params": params}, x).item() == 12
+    assert SetNetwork(**parts).apply({"params": params}, x).item() == 12
 
 
 def test_parameter_counts_by_hand():
