@@ -50,7 +50,7 @@ def test_a_padded_set_has_the_loss_of_its_elements_alone():
     padded = made.sample(jax.random.key(2), None)
     there = int(padded.mask.sum())
     variables, loss = drawn(made.init, jax.random.key(0)), jax.jit(made.loss)
-    alone = loss(variables, padded._replace(x=padded.x[:there], mask=None), None)[0]
+    alone = loss(variables, padded.replace(x=padded.x[:there], mask=None), None)[0]
     assert there < len(padded.x) and loss(variables, padded, None)[0] == pytest.approx(float(alone), rel=1e-4)
 
 
