@@ -10,7 +10,7 @@ from experiments.set_transformer.paper_numbers import CLOUDS, printed
 
 CONFIG = "set_transformer/clouds"
 CONFIGS = (CONFIG,)
-_POINTS = (100, 1000, 5000)
+POINTS = (100, 1000, 5000)
 
 
 def table4(results: Sequence[Result]) -> Table | None:
@@ -18,7 +18,7 @@ def table4(results: Sequence[Result]) -> Table | None:
     own = [result for result in results if result.name == CONFIG and own_op(result)]
     found = comparable(own, CONFIG, _place, lambda result: images(result)[:1], variant)
     models = [*CLOUDS, *dict.fromkeys(model for model, _ in found if model not in CLOUDS)]
-    return _table(found, models, _POINTS) if found else None
+    return _table(found, models, POINTS) if found else None
 
 
 def run_table(results: Sequence[Result]) -> Table:
@@ -37,7 +37,7 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
         cells = [measured(summary, 100) for summary in summaries]
         columns.append(mark_best(cells, smaller_is_better=False) if best else cells)
         columns.append([_published(model, number) for model in models])
-        heads += [f"{number} points", f"{number} points, the paper's"]
+        heads += [head(number), f"{head(number)}, the paper's"]
     own = list(found.values())
     first, told = own[0], facts(own, "trained/accuracy")
     data = several(result.content["facts"]["data"] for result in own)
@@ -52,6 +52,11 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
     return Table("Classes of point clouds", ["model", *heads], rows, caption, facts=told)
 
 
+def head(points: int) -> str:
+    """Of the column of our accuracies."""
+    return f"{points} points"
+
+
 def _published(model: str, points: int) -> Cell | str:
     cell = CLOUDS.get(model, {}).get(points)
     return printed(cell and Cell(100 * cell.mean, 100 * cell.error, decimals=2))
@@ -60,7 +65,7 @@ def _published(model: str, points: int) -> Cell | str:
 def _by_points(found: Mapping[tuple[str, int], Result], value: Callable[[Result], Any]) -> str:
     """'1000 (5000 points: 300)': a value of the runs by their number of points."""
     runs = {points: [run for (_, its), run in found.items() if its == points] for _, points in found}
-    return "".join(usual_and_others({f"{points} points": several(map(value, own)) for points, own in runs.items()}))
+    return "".join(usual_and_others({head(points): several(map(value, own)) for points, own in runs.items()}))
 
 
 def _place(result: Result) -> tuple[str, int]:

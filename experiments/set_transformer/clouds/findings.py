@@ -1,0 +1,33 @@
+"""What the results of classes of point clouds say (Set Transformer, Table 4)."""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.harness.findings import Finding, Numbers, listed
+from experiments.harness.results import Result
+from experiments.set_transformer.clouds.tables import POINTS, head, table4
+from experiments.set_transformer.labels import label_of
+from experiments.set_transformer.paper_numbers import CLOUDS
+
+_PAIRS = {"rff_pma": "rff_max", "isab16_pma": "isab16_max"}  # with the paper's pooling and without attention in it
+
+
+def pooling(results: Sequence[Result]) -> Iterator[Finding]:
+    """Whether attention pools better than the maximum, behind either encoder, beside the paper."""
+    number, told, ours, papers = Numbers(table4, results), [], [], []
+    for attention, largest in _PAIRS.items():
+        names = label_of(attention), label_of(largest)
+        cells = [tuple(number(name, head(points)) for name in names) for points in POINTS]
+        ours += [own > other for own, other in cells]
+        papers += [CLOUDS[attention][points].mean > CLOUDS[largest][points].mean for points in POINTS]
+        told.append(f"{names[0]} {listed([f'{own:.0f} ({other:.0f})' for own, other in cells])}")
+    run = number.cell(label_of("isab16_pma"), head(POINTS[0])).run
+    steps = listed([number.steps(map(label_of, (*_PAIRS, *_PAIRS.values())), head(points)) for points in POINTS])
+    yield Finding(
+        f"Classes of point clouds ({run.content['facts']['data']}, {steps} steps for {listed(list(map(str, POINTS)))} "
+        f"points), the accuracy in percent of attention as pooling, and of the maximum in its place: "
+        f"{'; '.join(told)}. Attention is ahead in {sum(ours)} of these {len(ours)} pairs; in the paper, on "
+        f"ModelNet40, in {sum(papers)}."
+    )
+
+
+FINDINGS = {"set_transformer/table4": pooling}
