@@ -8,7 +8,7 @@ from experiments.set_transformer.clouds.tables import POINTS, head, table4
 from experiments.set_transformer.labels import label_of
 from experiments.set_transformer.paper_numbers import CLOUDS
 
-_PAIRS = {"rff_pma": "rff_max", "isab16_pma": "isab16_max"}  # with the paper's pooling and without attention in it
+_PAIRS = {"rff_pma": "rff_max", "isab16_pma": "isab16_max"}  # PMA -> the paper's pooling behind the same encoder
 
 
 def pooling(results: Sequence[Result]) -> Iterator[Finding]:
