@@ -17,8 +17,7 @@ seeds, whose rows go to the last layer side by side. Figure 3 has ISABs with 1 t
 The paper leaves open, and we chose: images of 28 x 28 pixels, so that four convolutions of stride 2 leave 2 x 2; which
 characters validate, and that the weights of the best validation loss are judged; how images are shared among
 characters (experiments/tasks/counting.py). It prints "PMA_1(8, 8)", which does not fit its other layers: here it is 64
-wide with 8 heads. The models that begin with rFF have two layers row by row behind the convolutions, where Table 3 of
-the supplement has four.
+wide with 8 heads. As in Table 3 of the supplement, four row-wise layers or two SABs follow the convolutions.
 
 `paper` takes 200,000 steps of 32 sets. `quick` has three seeds, half of the width, ten times the rate, which falls to
 0 with a cosine, and the steps that it can take in some minutes.
@@ -89,8 +88,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
 _POOLED = "rff_mean|rffp_mean|rffp_max|rff_dotprod|sab_mean|sab_dotprod"
 PARTS = {
     f"model={_POOLED}": {"model": dict(head=(64,))},
-    # Two layers row by row: FC-ReLU, FC.
-    "model=rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_pma": {"model": dict(activate_last=False)},
+    "model=rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_pma": {"model": dict(encoder_layers=4, activate_last=False)},
     "form=paper": {"model": dict(embed=True)},
     "rotations=yes": {"data": dict(rotations=True)},
     "source=digits": {"task": dict(min_size=2, max_size=3), "train": dict(size_classes=2)},

@@ -33,10 +33,10 @@ def test_parameters_of_table_2_by_hand():
     linear = lambda a, b: a * b + b  # noqa: E731
     mab = lambda a, b: linear(a, 64) + 2 * linear(b, 64) + linear(64, 64)  # noqa: E731
     images = 9 * 64 + 3 * 9 * 64 * 64 + 4 * 2 * 64 + 4 * 2 * 64  # kernels, scales and biases, running averages
-    of = lambda name, **fields: count(  # noqa: E731
-        ImageSetNetwork(64, encoder_layers=2, **IMAGE_SET_NETWORKS[name].parts, **fields), np.zeros((3, 28, 28, 1))
+    of = lambda name, layers=2, **fields: count(  # noqa: E731
+        ImageSetNetwork(64, encoder_layers=layers, **IMAGE_SET_NETWORKS[name].parts, **fields), np.zeros((3, 28, 28, 1))
     )
-    assert of("rff_mean", head=(64,)) == images + linear(256, 64) + 2 * linear(64, 64) + linear(64, 1)
+    assert of("rff_mean", 4, head=(64,)) == images + linear(256, 64) + 4 * linear(64, 64) + linear(64, 1)
     assert of("sab_pma") == images + mab(256, 256) + mab(64, 64) + 64 + mab(64, 64) + linear(64, 1)
     assert of("sab_pma4") == of("sab_pma") + 3 * 64 + 3 * 64  # seeds, and the wider last layer
     assert of("isab4_pma") == of("isab1_pma") + 2 * 3 * 64
