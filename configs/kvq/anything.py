@@ -7,10 +7,11 @@
 model= is a row of kvq_jax.models.MODELS, task= a row of TASKS below. op= is a row of kvq_jax.ops.OPERATORS
 in place of the model's own, for the models that have a field `op`. A pair that does not fit is an error that says why.
 
-`paper` has the published sizes, the defaults of the models' classes, and 100,000 steps; `quick` has narrower networks
-and 4000 steps. Rates are ours: 1e-3 for few-shot regressors, 5e-4 for neural processes, falling to 0; gradients are
-clipped at norm 1. The pixels are those of scikit-learn's digits. For MNIST: --data_dir DATA --config.data.name=mnist
---config.data.source=archive --config.data.validation_images=5000.
+`paper` has the published sizes, the defaults of the models' classes, and 100,000 steps; `quick` has 4000 steps,
+narrower few-shot regressors (but `pair`), and neural processes with fewer latents and samples. Rates are ours: 1e-3 for
+few-shot regressors, 5e-4 for neural processes, falling to 0; gradients are clipped at norm 1. The pixels are those of
+scikit-learn's digits. For MNIST: --data_dir DATA --config.data.name=mnist --config.data.source=archive
+--config.data.validation_images=5000.
 """
 
 import dataclasses

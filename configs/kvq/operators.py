@@ -10,8 +10,8 @@ But for the operator, its one seed, and fewer steps of few-shot classification a
 cell is the experiment's own: attention with its five heads, encoders and decoder; for set anomalies the Transformer
 with one layer, where no other layer makes up for the operator. Operators with an alpha learn it for each head, from
 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet and
-CIFAR-100 from DATA, data=digits scikit-learn's digits for all three. Operators of discriminant analysis, whose values
-are labels, cannot stand here.
+CIFAR-100 from DATA, data=digits scikit-learn's digits for all three; the other experiments draw their own tasks, and
+are data=real whatever was asked. Operators of discriminant analysis, whose values are labels, cannot stand here.
 
 smoothing=least, little, some, much or most gives every operator the scale that its theory asks for, and one of five
 starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of
@@ -62,6 +62,8 @@ def get_config(arg: str | None = None) -> ConfigDict:
     )
     op, start = axes["op"], axes.pop("smoothing")
     file, own, data = _EXPERIMENTS[axes["experiment"]]
+    if not data:  # nothing stands in for tasks that are drawn
+        axes["data"] = "real"
     config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
     swap, seeds = dict(op=common.op(op)), 1
     if start != "own":  # the axis stays only where it changes the cell

@@ -11,8 +11,8 @@ what=blocks   seconds of CMANP-AND's likelihood by the size of its blocks (the t
 what=images   bytes of the gradient of a published batch of images at 64x64 and 128x128, of every model (Table 3: which
               fit). A batch has 50 and 25 images of 800 and 1600 points, of which 400 are targets.
 
-Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, and in what=memory narrow
-models, as their programs are compiled by the hundred.
+Nothing is trained. `paper` has the published sizes of all models. `quick` has fewer samples, in what=memory narrow
+models, as their programs are compiled by the hundred, and in what=blocks 8 latents of either kind.
 """
 
 from ml_collections import ConfigDict

@@ -111,10 +111,10 @@ EDITS = {
     "preset=quick,size=small,protocol=code": {"optimizer": dict(decay_begin=1500)},
     "preset=quick,size=large,protocol=paper": {"optimizer": dict(decay_begin=350)},
     "preset=quick,size=large,protocol=code": {"optimizer": dict(decay_begin=250)},
-    "preset=quick,size=small,model=sab_mean|sab_pma": {  # whose time grows with the square of the points
-        "train": dict(steps=1000),
-        "optimizer": dict(decay_begin=700),
-    },
+    # Their time grows with the square of the points.
+    "preset=quick,size=small,model=sab_mean|sab_pma": {"train": dict(steps=1000)},
+    "preset=quick,size=small,protocol=paper,model=sab_mean|sab_pma": {"optimizer": dict(decay_begin=700)},
+    "preset=quick,size=small,protocol=code,model=sab_mean|sab_pma": {"optimizer": dict(decay_begin=500)},
     f"preset=quick,model={_POOLED}": {"model": dict(head=(64, 64, 64))},
     "preset=tiny": {
         "task": dict(min_size=20, max_size=50),

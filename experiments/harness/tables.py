@@ -119,6 +119,11 @@ class Table:
     error: str = "sem"
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self):
+        for name, cells in self.rows:
+            if len(cells) != len(self.columns) - 1:
+                raise ValueError(f"row {name!r} has {len(cells)} cells for {len(self.columns) - 1} columns")
+
     def terminal(self) -> rich.table.Table:
         table = rich.table.Table(title=self.title, caption=self.caption)
         table.add_column(self.columns[0], no_wrap=True)

@@ -53,6 +53,7 @@ _NOTES = {
 # Sources of images, the paper's first.
 _SOURCES = ("mini_imagenet_80", "mini_imagenet", "cifar_fs", "omniglot", "folders", "digits")
 _SIZE = 28  # of the paper's images
+_EPISODE = {"way": 5, "shot": 5, "query": 15}  # the paper's
 
 
 def row_of(result: Result) -> Row:
@@ -82,8 +83,10 @@ def chosen(results: Sequence[Result], encoders: Sequence[str]) -> dict[tuple[Row
 
     def variant(result: Result) -> tuple:
         config, size = result.config, result.config["data"]["size"]
-        episodes = [config["task"][name] for name in ("way", "shot", "query")]
-        return encoders.index(result.axes["encoder"]), config["encoder"]["statistics"], size != _SIZE, size, *episodes
+        statistics, episode = config["encoder"]["statistics"], [config["task"][name] for name in _EPISODE]
+        others = [number != usual for number, usual in zip(episode, _EPISODE.values())]
+        usual = statistics != "transductive", size != _SIZE, *others
+        return encoders.index(result.axes["encoder"]), *usual, statistics, size, *episode
 
     return comparable(own, EXPERIMENT, lambda result: (row_of(result), result.axes["latent"]), data, variant)
 

@@ -59,9 +59,16 @@ def smoothing(results: Sequence[Result]) -> Table | None:
 
 
 def _comparable(results: Sequence[Result], *axes: Callable[[Result], str]) -> dict[tuple, Result]:
-    """(experiment, operator, *axes) -> result: real data first, one preset."""
+    """(experiment, operator, *axes) -> result: real images first, one preset."""
     place = lambda result: (result.axes["experiment"], result.axes["op"], *(axis(result) for axis in axes))
-    return comparable(results, "kvq/operators", place, data=lambda result: result.axes["data"] != "real")
+    own = [result for result in results if result.name == "kvq/operators"]
+    real = any(result.axes["data"] == "real" for result in own if _has_images(result))
+    shown = [result for result in own if not (real and _has_images(result) and result.axes["data"] != "real")]
+    return comparable(shown, "kvq/operators", place)
+
+
+def _has_images(result: Result) -> bool:
+    return "data" in result.content["facts"]
 
 
 def _table(found: Mapping[tuple[str, str], Result], title: str, chosen: str = "") -> Table:

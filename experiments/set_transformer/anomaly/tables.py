@@ -42,14 +42,15 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
     rows = [("chance", chance), *((label_of(model), list(cells)) for model, *cells in zip(models, *columns))]
     steps, batch = several(result.steps for result in own), first.config["train"]["batch_size"]
     shared, together = first.config["task"]["shared"], first.config["evaluation"]["together"]
+    curves = facts(own, "trained/auroc")["n"]
     caption = (
         f"{described(first)}; {first.content['facts']['data']} at {first.config['data']['size']} pixels; sets of "
         f"{size} images, all but one with {shared} attribute(s) in common; {steps} steps ('m of n': the weights are "
         f"those of step m, of the best validation loss) of {batch} sets. Areas under the receiver operating "
         f"characteristic (AUROC) and the curve of precision and recall (AUPR) over the images of {together} sets at "
         f"once, and the share of sets whose anomaly is found, in percent: mean over {seeds_of(told)} ± standard "
-        f"error over {drawn(told)} sets{best}. The paper's numbers are of 200 sets of faces of CelebA with two "
-        "attributes."
+        f"error over {drawn(told)} sets, for areas over their {curves} curves{best}. The paper's numbers are of 200 "
+        "sets of faces of CelebA with two attributes."
     )
     heads = ["AUROC", "the paper's", "AUPR", "the paper's AUPR", "found, %"]
     return Table("Set anomalies", ["model", *heads], rows, caption, facts=told)

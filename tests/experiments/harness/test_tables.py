@@ -32,6 +32,11 @@ def test_markdown():
     ]
 
 
+def test_a_row_has_a_cell_for_each_column():
+    with pytest.raises(ValueError, match="row 'MAML' has 3 cells for 2 columns"):
+        Table("", ["model", "1", "50"], [("MAML", ["", "", ""])], "")
+
+
 def test_latex_escapes_and_marks():
     text = render(TABLE, "tex", "paper/table1")
     assert r"Intention & \textbf{0.123 $\pm$ 0.004} & 2 \\" in text

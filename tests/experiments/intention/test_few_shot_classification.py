@@ -218,6 +218,19 @@ def test_second_order_has_a_row_of_its_own_and_small_images_go_first(run):
     assert tables.chosen([large, small], ["conv4"]) == {(tables.INTENTION, "base"): small}
 
 
+@pytest.mark.parametrize(
+    "section,changes", [("encoder", {"statistics": "running"}), ("task", {"shot": 1}), ("task", {"query": 5})]
+)
+def test_runs_of_another_protocol_hide_none_of_the_papers(run, section, changes):
+    usual = renamed(run)
+    usual.config["task"] = run.config["task"] | {"shot": 5, "query": 15}
+    other = renamed(run, model="attention")
+    other.config["task"] = usual.config["task"]
+    other.config[section] = other.config[section] | changes
+    assert tables.chosen([other, usual], ["conv4"]) == {(tables.INTENTION, "base"): usual}
+    assert len(tables.chosen([other], ["conv4"])) == 1
+
+
 def test_rows_that_the_paper_does_not_have_follow_and_presets_never_mix(run):
     extra = [
         renamed(run, covariance="qda"),

@@ -20,7 +20,8 @@ def result(tmp_path, experiment, op, mean, sem=0.0, data="real", start="own", lo
     metrics = {
         f"trained/{COLUMNS[experiment].metric}": {"mean": mean, "sem": sem, "n": 20 if experiment == "anomaly" else 10}
     }
-    content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, facts={})
+    facts = {"data": data} if experiment in ("pixels", "few_shot_classification", "anomaly") else {}
+    content = dict(name="kvq/operators", axes=config["axes"], config=config, metrics=metrics, facts=facts)
     return Result(tmp_path, content | dict(steps=5, best_step=4, seeds=[0], validation_losses=list(enumerate(losses))))
 
 
@@ -52,7 +53,8 @@ def test_table(tmp_path):
         result(tmp_path, "anomaly", "softmax", 0.5, 0.01),
         result(tmp_path, "anomaly", "intention", 0.4, 0.01),
         result(tmp_path, "anomaly", "erf", None, None),
-        result(tmp_path, "sine", "erf", 0.01, data="digits"),
+        result(tmp_path, "pixels", "erf", 0.01, data="digits"),
+        result(tmp_path, "kabsch", "softmax", 0.2, data="digits"),
     ]
     table = operators(results)
     assert [name for name, _ in table.rows] == [op for op in OPS if op not in LABELS]
@@ -61,9 +63,11 @@ def test_table(tmp_path):
     assert filled == ["softmax", "erf", "intention"]
     assert by_op["intention"][0].best and not by_op["softmax"][0].best  # an error
     assert by_op["softmax"][-1].best and by_op["softmax"][-1].mean == 50  # an accuracy, in percent
-    assert by_op["softmax"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
+    assert by_op["erf"][1].text() == "missing" and by_op["erf"][-1].text() == "not finite"
+    assert by_op["softmax"][3].mean == 0.2  # its tasks are drawn, whatever images others are asked for
+    assert dict(operators(results[-2:]).rows)["erf"][1].mean == 0.01
     assert "steps: 5, the weights those of the best validation loss in anomaly;" in table.caption
-    assert table.facts == {"preset": "quick", "seeds": "1", "n": "sine 10, anomaly 20"}
+    assert table.facts == {"preset": "quick", "seeds": "1", "n": "sine 10, kabsch 10, anomaly 20"}
 
 
 def test_every_start_of_every_operator_is_a_cell():

@@ -116,6 +116,7 @@ def test_a_whole_run(blocks_config, tmp_path):
     assert table.title == "CMANP-AND, block_latents 4, latents 4, study blocks, width 16"
     assert [name for name, _ in table.rows] == ["RBF", "RBF, blocks of 46"]
     own, of_blocks = (cells[0].mean for _, cells in table.rows)
+    assert table.columns[3] == "gap" and table.rows[1][1][2].mean == result.metrics["trained/rbf/gap_joint@46"]["mean"]
     assert of_blocks == pytest.approx(own + 5 - 46, rel=1e-5)
     assert (tmp_path / "run" / "figure.png").read_bytes()[1:4] == b"PNG"
     for name in ("figure9", "figure10"):

@@ -154,7 +154,9 @@ def test_a_tiny_run_and_its_table(tmp_path):
     found = {name: result.metrics[f"trained/{name}"] for name in ("auroc", "aupr", "accuracy")}
     assert [summary["n"] for summary in found.values()] == [2, 2, 20]
     other = Result(result.folder, result.content | {"axes": result.axes | {"model": "sab_pma"}})
-    rows = dict(TABLES["set_transformer/anomaly"]([result, other]).rows)
+    table = TABLES["set_transformer/anomaly"]([result, other])
+    rows = dict(table.rows)
+    assert "over seeds and 20 sets, for areas over their 2 curves; in bold" in table.caption
     assert rows["rFF + Pooling (mean)"][0].mean == found["auroc"]["mean"]
     assert rows["rFF + Pooling (mean)"][1].text() == "0.5643 ± 0.0139"
     assert rows["SAB + PMA"][1].text() == "0.5941 ± 0.0170" and rows["SAB + PMA"][3].text() == "0.4386 ± 0.0089"

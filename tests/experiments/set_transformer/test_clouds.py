@@ -199,6 +199,11 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62 ± 1.49"
     assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
     assert "steps: 10 of 20, " in table.caption and "surfaces of 10 kinds" in table.caption
+    of = lambda points, data: Result(  # noqa: E731
+        tmp_path / points, content | {"axes": result.axes | {"points": points, "data": data}}
+    )
+    rows = dict(TABLES["set_transformer/table4"]([result, of("1000", "hdf5"), of("5000", "off")]).rows)
+    assert [cell.known for cell in rows["rFF + Pooling (max)"][::2]] == [False, True, True]
     assert figures.run_figure([result], tmp_path).stat().st_size > 10_000
 
 
