@@ -113,15 +113,15 @@ def _one_of(value: Any, kinds: tuple) -> Any:
         if not isinstance(value, tuple({str, Mapping, type(None)} & origins)):
             raise ValueError(f"expected a name, or a section with a name and options, got {value!r}")
         return value
-    said = None
+    wanted = []
     for kind in kinds:
         try:
             return checked(value, kind)
         except ValueError as error:
-            said = error
-    raise said
+            wanted.append(str(error).removeprefix("expected ").rpartition(", got ")[0])
+    raise ValueError(f"expected {', or '.join(wanted)}, got {value!r}")
 
 
 def _named(kind: Any) -> str:
     """The name of a type in a message."""
-    return getattr(kind, "__name__", str(kind))
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))

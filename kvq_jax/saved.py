@@ -157,7 +157,7 @@ def _classes() -> dict[str, type]:
 
 def _folder(path: pathlib.Path, seed: int | None) -> pathlib.Path:
     """The folder of the files: `path`, or that of a seed below a run folder."""
-    seeds = {folder.name: folder for folder in (path / _SEEDS).glob("[0-9]*")}
+    seeds = {folder.name: folder for folder in (path / _SEEDS).glob("[0-9]*") if folder.name.isdecimal()}
     if not seeds:
         if seed is not None:
             raise FileNotFoundError(f"{path} is no run folder with seeds: leave out seed={seed}")

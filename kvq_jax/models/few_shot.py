@@ -4,9 +4,9 @@
     loss = model.apply(variables, context, target, method="loss")               # [...], mean squared error of each task
 
 Contexts and targets are kvq_jax.models.Points with the same leading dimensions. A masked point is exactly an absent
-point: its place may hold any finite number. Parameters and predictions are float32. Class defaults are the sizes of
-Appendix 4.1. Fields are plain values, so that a config can hold them. All raise ValueError if shapes disagree or a name
-is unknown.
+point: its place may hold any number on which no encoder overflows. Parameters and predictions are float32 where the
+fields `dtype` and `param_dtype` say nothing else. Class defaults are the sizes of Appendix 4.1. Fields are plain
+values, so that a config can hold them. All raise ValueError if shapes disagree or a name is unknown.
 
 Encoders and projections come before the mask is used. They run once under a `vmap` over masks alone, as in an
 evaluation of many context sizes on the same points.

@@ -44,7 +44,9 @@ def log_joint(mixture: Mixture, x: Array) -> Array:
 def log_likelihood(mixture: Mixture, x: Array, mask: Array | None = None) -> Array:
     """The mean of log p(x_i) over the points, [...]; 0 where there is none."""
     of_points = jax.nn.logsumexp(log_joint(mixture, _there(x, mask)), -1)
-    return jnp.mean(of_points, -1) if mask is None else _sum(of_points, mask) / jnp.maximum(mask.sum(-1), 1)
+    if mask is None:
+        return of_points.sum(-1) / max(of_points.shape[-1], 1)
+    return _sum(of_points, mask) / jnp.maximum(mask.sum(-1), 1)
 
 
 def em_step(mixture: Mixture, x: Array, mask: Array | None = None, min_std: float = 1e-3) -> Mixture:

@@ -8,9 +8,9 @@ writes e(K, V, Q). The models named Target are of policy distillation (Section 5
 and y the squared distance from the place x to it. There K = V = Q are the observations o_i = [x_i, y_i]; encoders and
 op see [K, V, Q], each observation three times in a row. Class defaults are the sizes of Appendix 6.
 
-Any leading dimensions. A masked row (False) is an absent row: its place may hold any finite number. Parameters and
-predictions are float32. All raise ValueError if shapes disagree or a name is unknown, those of MLPs also for another
-number of rows than the first call's.
+Any leading dimensions. A masked row (False) is an absent row: its place may hold any number on which no encoder
+overflows. Parameters and predictions are float32 where the fields `dtype` and `param_dtype` say nothing else. All raise
+ValueError if shapes disagree or a name is unknown, those of MLPs also for another number of rows than the first call's.
 """
 
 import functools

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from kvq_jax.nn.cache import put
 from kvq_jax.nn.heads import mask_of_heads, merge_heads
 from kvq_jax.nn.set_transformer import MAB
 
@@ -37,6 +38,7 @@ def extend(block: MAB, grown: GrowingSet, rows: Array, position: Array | int, th
     """The set after the elements `rows` [..., n, a] are put into the places position, position + 1, ...
 
     `there` [..., N] says which places are filled, these among them; an element whose place it does not name is absent.
+    Raises ValueError as kvq_jax.nn.cache.put.
     """
     axis = grown.skip.ndim - 2
     query, (key, value) = block.heads(rows), block.pairs(rows)
@@ -55,9 +57,3 @@ def extend(block: MAB, grown: GrowingSet, rows: Array, position: Array | int, th
 def read(block: MAB, grown: GrowingSet) -> Array:
     """MAB(X, X) of the elements there, [..., N, dim]; rows of absent elements mean nothing."""
     return block.joined(grown.skip, merge_heads(block.mixer.stream(grown.query).read(grown.attended)))
-
-
-def put(places: Array, rows: Array, position: Array | int, axis: int) -> Array:
-    """`places` with `rows` from `position` on, in the wider of their dtypes."""
-    dtype = jnp.promote_types(places.dtype, rows.dtype)
-    return lax.dynamic_update_slice_in_dim(places.astype(dtype), rows.astype(dtype), position, axis)

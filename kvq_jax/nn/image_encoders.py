@@ -116,7 +116,8 @@ def drop_block(x: Array, key: Array, rate: float, size: int) -> Array:
     padded = jnp.pad(flat, ((0, 0), (size - 1, 0), (size - 1, 0), (0, 0)))
     dropped = nn.max_pool(padded, (size, size)).reshape(x.shape)
     kept = 1 - dropped
-    return x * kept * (kept.size / jnp.maximum(kept.sum(), 1))
+    wide = jnp.promote_types(x.dtype, jnp.float32)  # half of the precision does not count so far
+    return x * kept * (kept.size / jnp.maximum(kept.sum(dtype=wide), 1)).astype(x.dtype)
 
 
 class Convolution(Block):

@@ -5,10 +5,11 @@ import math
 
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import Array, lax
+from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.block import Block
+from kvq_jax.nn.cache import put
 from kvq_jax.nn.heads import attend
 from kvq_jax.nn.mixer import Mixer, Op
 from kvq_jax.nn.mlp import BiasInit, KernelInit, Linear
@@ -76,5 +77,5 @@ class MultiHead(Block):
     def _cached(self, name: str, rows: Array, size: int, position: Array | int) -> Array:
         """All `size` rows of a variable, after the new ones are written at `position`."""
         cache = self.variable("cache", name, lambda: jnp.zeros((*rows.shape[:-2], size, rows.shape[-1]), rows.dtype))
-        cache.value = lax.dynamic_update_slice_in_dim(cache.value, rows, position, axis=-2)
+        cache.value = put(cache.value, rows, position, -2)
         return cache.value

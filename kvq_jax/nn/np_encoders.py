@@ -30,6 +30,7 @@ from jax import Array, lax
 
 from kvq_jax.nn import growing
 from kvq_jax.nn.block import Block
+from kvq_jax.nn.cache import put
 from kvq_jax.nn.growing import GrowingSet
 from kvq_jax.nn.heads import mask_of_heads
 from kvq_jax.nn.mixer import Op
@@ -238,11 +239,11 @@ class CrossAttentionEncoder(Block):
     ) -> tuple[Array, Any]:
         """The cache after more context, x [..., n, dx] and y [..., n, dy]."""
         keys, values = cache
-        keys = growing.put(keys, self.cross_attention.keys(self.key(x)), position, keys.ndim - 2)
+        keys = put(keys, self.cross_attention.keys(self.key(x)), position, keys.ndim - 2)
         rows = self.value(x, y)
         if self.self_attention:
             return keys, growing.extend(self.attention, values, rows, position, there)
-        return keys, growing.put(values, rows, position, values.ndim - 2)
+        return keys, put(values, rows, position, values.ndim - 2)
 
     def finish_cache(self, cache: tuple[Array, Any], there: Array) -> Projected:
         """What `read` needs of a cache."""

@@ -1,5 +1,6 @@
 """Stacks of layers that differ in their parameters alone: one of them is traced for all."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def traced_once(layers: Sequence[Block], copied: bool = False, **static: Any) ->
     if starting and not copied:
         return _of_each(static)
     alone = first.clone(parent=None, name=None, **first.dtypes)
-    run = jax.jit(lambda variables, args, options: alone.apply(variables, *args, **options, **static))
+    run = _program(alone, tuple(static.items()))
 
     def apply(layer, *args, **options):
         if starting and layer is first:
@@ -33,6 +34,22 @@ def traced_once(layers: Sequence[Block], copied: bool = False, **static: Any) ->
         return run(layer.variables, args, options)
 
     return apply
+
+
+def _program(layer: Block, static: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """(variables, args, options) -> the layer applied. Outside of jit, too, equal layers share a program."""
+    try:
+        hash(layer)
+    except TypeError:  # an option of its operator is an array
+        return jax.jit(functools.partial(_applied, layer, static))
+    return functools.partial(_kept, layer, static)
+
+
+def _applied(layer, static, variables, args, options):
+    return layer.apply(variables, *args, **options, **dict(static))
+
+
+_kept = jax.jit(_applied, static_argnums=(0, 1))
 
 
 def _of_each(static: dict[str, Any]) -> Callable[..., Any]:

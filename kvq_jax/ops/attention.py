@@ -77,6 +77,8 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Mask = Non
         out, compute = linalg.dtypes(query, key, value)
         query, key, value = (jnp.asarray(x, out) for x in (query, key, value))
         key, value, _ = masks.absent(key, value, pairs)
+        if pairs is not None:  # what is not finite would spoil the zeros of a query without keys
+            query = jnp.where(pairs.any(-1, keepdims=True), query, 0)
         state = product("...nd,...nk->...dk", key, value)
         return product("...md,...dk->...mk", query.astype(compute), state).astype(out)
     return _attend(query, key, value, mask, lambda query, key, mask, _: (_keep(scores(query, key), mask), None))
@@ -205,7 +207,7 @@ def _library_softmax(
     if not isinstance(scale, numbers.Real):
         wide = query.astype(linalg.dtypes(query)[1])
         query, scale = (wide * per_batch(scale)).astype(query.dtype), 1.0
-    batch = jnp.broadcast_shapes(shape[:-2], query.shape[:-2])
+    batch = jnp.broadcast_shapes(shape[:-2], query.shape[:-2], () if pairs is None else pairs.shape[:-2])
 
     rows = (_flat(x, batch)[:, :, None] for x in (query, key, value))
     keep = None if pairs is None else _flat(pairs, batch)[:, None]

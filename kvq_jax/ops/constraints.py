@@ -123,6 +123,8 @@ def _non_negative(key, value, keep, alpha, unit, route) -> Array:
     length = jnp.sqrt((rows**2).sum(-2, keepdims=True) + alpha)
     length = jnp.where(length > 0, length, 1)
     ridge = alpha[..., None] if isinstance(alpha, Array) else alpha  # of a system for each column of values
+    if keep is not None:  # a query without keys has the answer 0 from any system that is not singular
+        ridge = jnp.where((keep > 0).any((-2, -1))[..., None, None, None], ridge, 1)
     dual = route == "dual" or route == "auto" and n < d
     # [d, N N] once: the Gram matrices of all choices of columns are then one product.
     columns = transpose(rows)

@@ -14,8 +14,10 @@ unweighted K; its label map of LDA gives a multiple of the sum of the class mean
 Fisher's discriminant with the pooled within-class scatter. For two classes its weights are parallel to those of its
 LDA, for every alpha, since the scatters differ by a multiple of (m_1 - m_0)(m_1 - m_0)'.
 
-Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. Labels
-between 0 and 1 count as parts of a key. The gradient for a sample weight of exactly 0 is taken as 0.
+Where d > N only N x N systems are solved. A masked key is an absent key; a query without keys gets zeros. To
+`intention`, `ls_svm` and `lda` labels between 0 and 1 are parts of a key in each class; `within_class` and `qda` take
+such a key as one, with the mixture of its classes' means for its mean. The gradient for a sample weight of exactly 0 is
+taken as 0.
 """
 
 import numbers

@@ -72,6 +72,8 @@ def test_an_int_becomes_the_float_that_it_equals():
         (Seed, -1, "expected int, at least 0 and at most 4294967295, got -1"),
         (Range, (1.0,), r"expected 2 values, got \(1.0,\)"),
         (Sequence[Count], (4, 0), r"expected int, at least 1, got 0 in \(4, 0\)"),
+        (Count | None, 0, "expected int, at least 1, or None, got 0"),
+        (float | str, None, "expected float, or str, got None"),
     ],
 )
 def test_messages(hint, value, message):

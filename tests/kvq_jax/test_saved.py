@@ -115,6 +115,7 @@ def test_every_model_can_be_saved(table):
 def test_a_run_has_a_folder_for_each_seed(folder, tmp_path):
     for seed, value in ((10, 1.0), (9, 2.0)):
         kvq_jax.save(tmp_path / "weights" / str(seed), SMALL, {"params": {"a": np.full(1, value)}})
+    (tmp_path / "weights" / "0.old").mkdir()  # is no seed
     assert kvq_jax.load(tmp_path).variables["params"]["a"] == 2.0  # of the first seed
     assert kvq_jax.load(tmp_path, seed=10).variables["params"]["a"] == 1.0
     with pytest.raises(FileNotFoundError, match="no seed 3: expected one of 9, 10"):

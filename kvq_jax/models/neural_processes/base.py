@@ -55,9 +55,10 @@ def need_key(key: jax.Array | None, drawer: str) -> jax.Array:
 class NeuralProcess(Guarded):
     """The interface. A model defines `__call__`, and `loss` and `log_likelihood` where they differ from these.
 
-    Parameters are float32; `dim_y` is the number of outputs. `key` is for models that draw (see each); others ignore
-    it. `likelihood` says what `log_likelihood` is, divided by the number of targets: 'marginal', the sum over targets,
-    each alone given the context; or 'joint', that of all targets together. The two are different metrics.
+    Parameters are float32 where `param_dtype` says nothing else; `dim_y` is the number of outputs. `key` is for models
+    that draw (see each); others ignore it. `likelihood` says what `log_likelihood` is, divided by the number of
+    targets: 'marginal', the sum over targets, each alone given the context; or 'joint', that of all targets together.
+    The two are different metrics.
     """
 
     empties = True

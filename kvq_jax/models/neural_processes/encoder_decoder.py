@@ -21,6 +21,7 @@ from kvq_jax.models.neural_processes.base import NeuralProcess
 from kvq_jax.models.points import Points, join, whole_mask
 from kvq_jax.models.torch_names import Renaming, mlp_names
 from kvq_jax.nn import Op
+from kvq_jax.nn.cache import put
 from kvq_jax.nn.np_encoders import CrossAttentionEncoder, Decoder, PoolingEncoder
 
 MAB_PARTS = dict(fc_q="query", fc_k="key", fc_v="value", fc_out="rff/layer_0", ln1="norm_heads", ln2="norm_rff")
@@ -140,15 +141,20 @@ class Streamed(EncoderDecoder):
         return Cache(paths, jnp.zeros((*batch, capacity), bool))
 
     def extend(self, cache: Cache, context: Points, position: jax.Array | int) -> Cache:
-        """The cache after more context is put into the places position, position + 1, ..., which must be empty."""
+        """The cache after more context is put into the places position, position + 1, ..., which must be empty.
+
+        Raises ValueError if there is no room for it; a position that is an array is not checked.
+        """
         x, y, _ = context
         new = jnp.broadcast_to(whole_mask(context), x.shape[:-1])
-        there = lax.dynamic_update_slice_in_dim(cache.there, new, position, -1)
+        there = put(cache.there, new, position, -1)
         parts = zip(self._paths(), cache.paths, strict=True)
         return Cache(tuple(path.extend(part, x, y, position, there) for path, part in parts), there)
 
     def widen(self, cache: Cache, capacity: int) -> Cache:
-        """The cache with room for `capacity` points, no fewer than it had."""
+        """The cache with room for `capacity` points. Raises ValueError if they are fewer than it had room for."""
+        if capacity < cache.there.shape[-1]:
+            raise ValueError(f"a cache with room for {cache.there.shape[-1]} points cannot be narrowed to {capacity}")
         wider = self.init_cache(cache.there.shape[:-1], capacity)
         place = lambda room, held: lax.dynamic_update_slice(room.astype(held.dtype), held, (0,) * held.ndim)
         return jax.tree.map(place, wider, cache)

@@ -61,10 +61,9 @@ class TransformerProcess(NeuralProcess):
         """The context as the loss shows it to the encoder: see `drop_y`."""
         if not self.drop_y:
             return context
-        which, noise = jax.random.split(need_key(key, "drop_y"))
-        drop = jax.random.bernoulli(which, self.drop_y, context.y.shape)
-        drawn = jax.random.normal(noise, context.y.shape, context.y.dtype)
-        return context._replace(y=jnp.where(drop, drawn, context.y))
+        (which, noise), y = jax.random.split(need_key(key, "drop_y")), as_floats(context.y)
+        drop = jax.random.bernoulli(which, self.drop_y, y.shape)
+        return context._replace(y=jnp.where(drop, jax.random.normal(noise, y.shape, y.dtype), y))
 
 
 def unknown(x: jax.Array, dim_y: int) -> Points:
@@ -194,8 +193,9 @@ class TNPA(MarginalProcess):
         """The targets as the loss shows them to `judged`."""
         if not self.teacher_noise:
             return target
-        noise = jax.random.normal(need_key(key, "teacher_noise"), target.y.shape, target.y.dtype)
-        return target._replace(y=target.y + self.teacher_noise * noise)
+        y = as_floats(target.y)
+        noise = jax.random.normal(need_key(key, "teacher_noise"), y.shape, y.dtype)
+        return target._replace(y=y + self.teacher_noise * noise)
 
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A mixture of `samples` Independent(Normal), batch [..., M], event [dim_y]."""

@@ -124,6 +124,10 @@ def test_what_a_network_says_is_a_mixture():
         mixture_of(np.zeros((K, 6)), 2)
 
 
+def test_without_points_the_likelihood_is_0():
+    assert log_likelihood(MIXTURE, X[:0]) == log_likelihood(MIXTURE, X, np.zeros(N, bool)) == 0
+
+
 def test_without_points_the_mixture_stays():
     two = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), MIXTURE)
     found = em_step(two, np.stack([X, X]), np.arange(N)[None] < np.array([[N], [0]]))

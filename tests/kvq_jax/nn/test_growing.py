@@ -59,6 +59,17 @@ def test_an_absent_element_counts_for_nothing():
     np.testing.assert_array_equal(np.asarray(clean)[THERE], np.asarray(spoilt)[THERE])
 
 
+def test_what_has_no_room_is_refused():
+    mab, variables = block("softmax")
+    add = nn.apply(
+        lambda mab, rows, place: growing.extend(mab, growing.empty(mab, (2,), N), rows, place, np.ones((2, N), bool)),
+        mab,
+    )
+    for rows, place in ((X[:, :1], N), (np.repeat(X, 2, 1), 0), (X[:, :2], np.int64(N - 1)), (X[:, :1], -1)):
+        with pytest.raises(ValueError, match=f"no room for {rows.shape[1]} rows from place {place} on: the cache has"):
+            add(variables, rows, place)
+
+
 def test_a_new_element_is_linear_work():
     """Twice the places, twice the operations."""
     mab, variables = block("softmax")

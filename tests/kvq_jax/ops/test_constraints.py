@@ -258,6 +258,19 @@ def test_laws(method, x64):
     close(op(query, key[:0], value[:0]), np.zeros((4, 2)))
 
 
+@pytest.mark.parametrize("mask", [np.arange(3)[:, None] > np.zeros(8), np.zeros(8, bool)])
+def test_without_a_ridge_a_query_without_keys_gives_zeros_and_finite_gradients(mask):
+    query, (key, value, *_) = np.ones((3, 4), np.float32), draw(dtype=np.float32)
+
+    def loss(*arguments):
+        out = constrained_intention(*arguments, mask=mask, alpha=0.0)
+        return out.sum(), out
+
+    grads, out = jax.jit(jax.grad(loss, argnums=range(3), has_aux=True))(query, key, value)
+    close(out[0], np.zeros(2))
+    assert all(np.isfinite(g).all() for g in grads) and np.asarray(grads[2]).any() == mask.any()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_no_key_left_gives_zeros_and_finite_gradients(method):
     key, value, constraints, bounds = draw(dtype=np.float32)

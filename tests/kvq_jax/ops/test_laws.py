@@ -155,6 +155,13 @@ def test_no_key_at_all_gives_zeros(name):
 
 
 @every_op
+def test_a_query_without_keys_gets_zeros_whatever_it_holds(name):
+    query = np.full((8, 2), np.nan, np.float32)
+    key, value = draw(name, (8, 9, 2, 2), dtype=np.float32)[1:]
+    close(JITTED[name](query, key, value, mask=np.zeros(9, bool)), np.zeros((8, value.shape[-1])))
+
+
+@every_op
 def test_gradient_through_a_masked_key_is_zero(name):
     q, k, v = draw(name, (3, 5, 2, 4), dtype=np.float32)
     k[2], v[2] = np.nan, np.inf
@@ -263,6 +270,10 @@ def test_a_mask_may_lead_where_keys_do_not(name):
     parts = [JITTED[name](query, key, value, mask=own) for own in mask]
     assert whole.shape == (5, 3, 1)
     np.testing.assert_allclose(whole, parts, rtol=2e-4, atol=2e-5)
+    if name == "softmax":  # as accelerators compute it
+        wide = jnp.concatenate([value, -value], -1)  # it wants k = d
+        library = OPS[name](query, key[None], wide[None], mask=mask, implementation="xla")
+        np.testing.assert_allclose(library[..., :1], parts, rtol=2e-4, atol=2e-5)
     if OPERATORS[name].stream:
         op = compiled(streaming.chunked(name, 3))
         np.testing.assert_allclose(op(query, key[None], value[None], mask=mask), parts, rtol=2e-3, atol=2e-4)

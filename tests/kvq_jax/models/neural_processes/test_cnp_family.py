@@ -249,6 +249,17 @@ def test_a_cache_grows_to_the_whole_context(name, dtype):
         close(grown, whole, tolerance)
 
 
+@pytest.mark.parametrize("name", CACHED)
+def test_a_full_cache_takes_no_point_and_loses_none(name):
+    model = CACHED[name]
+    variables, context, _ = in_dtype(model, np.float32)
+    cache = model.apply(variables, (2,), N, method="init_cache")
+    with pytest.raises(ValueError, match=f"no room for {N} rows from place 1 on"):
+        model.apply(variables, cache, context, 1, method="extend")
+    with pytest.raises(ValueError, match="cannot be narrowed"):
+        model.apply(variables, cache, N - 1, method="widen")
+
+
 @pytest.mark.parametrize(
     "model, message",
     [

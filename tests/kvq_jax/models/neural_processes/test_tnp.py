@@ -246,6 +246,14 @@ def test_teacher_noise():
     assert (np.diff([value(model, method="loss", key=jax.random.key(seed)) for seed in (0, 1)], axis=0) != 0).all()
 
 
+@pytest.mark.parametrize("model", [TNPD(**SMALL, drop_y=0.5), TNPA(**SMALL, teacher_noise=0.05)])
+def test_noise_beside_outputs_that_are_integers_is_not(model):
+    context, target = (points._replace(y=np.round(3 * np.asarray(points.y))) for points in (CONTEXT, TARGET))
+    whole = [points._replace(y=points.y.astype(int)) for points in (context, target)]
+    losses = [value(model, *points, method="loss", key=KEY) for points in ((context, target), whole)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
 def test_dropped_outputs_of_the_context():
     model = TNPND(**SMALL, drop_y=1.0)
     one, other = (value(model, CONTEXT._replace(y=c * CONTEXT.y), method="loss", key=KEY) for c in (1, -7))
