@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, FieldReference
 
 from kvq_jax import models
 from kvq_jax.fields import knobs_of
@@ -18,6 +18,8 @@ PRESETS = ("quick", "tiny", "paper")
 _LEARNT = {"positive": dict(alpha=0.1, alpha_kind="softplus"), "unit": dict(alpha=0.5, alpha_kind="sigmoid")}
 # The form of a model where the axis says 'base': the first row that holds.
 _FORMS = {"model=maml": "regression", "preset=paper": "paper", "": "regression"}
+# Fields of models whose values have one of several types: a flag may give any of them.
+OF_SEVERAL_TYPES = {"chunk", "cross_op", "gamma", "op", "self_attention"}
 _STEADY = dict(schedule="constant", warmup_steps=0, decay_begin=0, decay_steps=1, decay_rate=1.0)
 _STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
 
@@ -151,7 +153,17 @@ def edited(config: Mapping[str, Any], *tables: Edits) -> ConfigDict:
     for row, changes in itertools.chain.from_iterable(table.items() for table in tables):
         if _holds(row, config["axes"]):
             config = _changed(config, changes, "config")
-    return ConfigDict(config)
+    return _loosened(ConfigDict(config))
+
+
+def _loosened(section: ConfigDict) -> ConfigDict:
+    """`section`, whose fields OF_SEVERAL_TYPES take a value of any type, but where they are sections themselves."""
+    for name, value in list(section.items()):
+        if isinstance(value, ConfigDict):
+            _loosened(value)
+        elif name in OF_SEVERAL_TYPES:
+            section[name] = FieldReference(value, field_type=object)
+    return section
 
 
 def attention_layers(width: int, head: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ for one reason are reported once.
 
 import concurrent.futures
 import functools
+import math
 import queue
 import sys
 import threading
@@ -102,7 +103,10 @@ def _sweep(argv: list[str], failed: list[int]) -> None:
 
     def elsewhere(cell: Cell, path: Path, watch: Callable[[], None] = go_on) -> dict:
         arguments = cell.arguments(name, path, _DATA_DIR.value)
-        content = jobs.run(arguments, path, watch) if jobs else processes.run_in_process(arguments, path, watch)
+        # Two trials of a study may draw one point, and are one run.
+        patience = math.inf if _STUDY.value else processes.PATIENCE_S
+        run = jobs.run if jobs else functools.partial(processes.run_in_process, patience_s=patience)
+        content = run(arguments, path, watch)
         say(f"done in {content['wall_time_s']:.0f} s: {name}:{cell.text}")
         return content
 

@@ -1,5 +1,6 @@
 """What the commands share: flags to a config, failures to one line and an exit code, the compilation cache."""
 
+import ast
 import errno
 import os
 import re
@@ -21,8 +22,13 @@ from experiments.harness import config_files, config_text, ending  # noqa: E402
 from experiments.harness.errors import ConfigError, Diverged, Stopped, UserError, first_line  # noqa: E402
 from kvq_jax.names import unknown  # noqa: E402
 
-_HELP, _DEBUG, _CHANGE = {"--help", "-h"}, "--debug", "--config."
-_NUMBERS = {int: "a whole number", float: "a number"}
+_HELP, _DEBUG = {"--help", "-h"}, "--debug"
+# Type of a config's value -> what a flag for it gives, and what reads that.
+_EXPECTED = {
+    int: ("a whole number", int),
+    float: ("a number", float),
+    ConfigDict: ("a section, such as \"{'name': 'softmax'}\"", lambda text: dict(ast.literal_eval(text))),
+}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_DEVICE = "Unable to initialize backend"  # begins what JAX says of a platform that is unknown or not there
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
@@ -144,22 +150,23 @@ def _config_argument(argv: list[str]) -> str | None:
 
 
 def _check_keys(argv: list[str], config: ConfigDict) -> None:
-    """Raises ConfigError for the first --config.KEY=VALUE in argv of a key that the config has not, or of no number."""
+    """Raises ConfigError for the first --config.KEY=VALUE in argv of an unknown key, or of a value of another type."""
     for argument in argv:
-        if argument.startswith(_CHANGE):
-            key = re.split(r"[=\[]", argument.removeprefix(_CHANGE))[0]
-            _check_number(argument.partition("="), type(config_files.check_key(config, key)), f"config.{key}")
+        if change := re.match(r"--?(?:no)?config\.([^=[]*)", argument):
+            key = change[1]
+            _check_value(argument.partition("="), config_files.type_of(config, key), f"config.{key}")
 
 
-def _check_number(argument: tuple[str, str, str], kind: type, where: str) -> None:
-    """Raises ConfigError for --config.KEY=VALUE where the config has a number and VALUE is none."""
+def _check_value(argument: tuple[str, str, str], kind: type, where: str) -> None:
+    """Raises ConfigError for --config.KEY=VALUE where the config has a number or a section and VALUE is none."""
     _, equals, text = argument
-    if kind not in _NUMBERS or not equals:
+    if kind not in _EXPECTED or not equals:
         return
+    expected, parse = _EXPECTED[kind]
     try:
-        kind(text)
-    except ValueError as error:
-        raise ConfigError(f"{where}: expected {_NUMBERS[kind]}, got {text!r}") from error
+        parse(text)
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: expected {expected}, got {text!r}") from error
 
 
 def _print_help(module: ModuleType, argv: list[str]) -> None:

@@ -51,18 +51,21 @@ def config_of(module: ModuleType, axes: str) -> ConfigDict:
     return config
 
 
-def check_key(config: ConfigDict, key: str) -> Any:
-    """The value of a key 'section.name' of the config. Raises ConfigError unless a command line may change it."""
-    section, where = config, "config"
+def type_of(config: ConfigDict, key: str) -> type:
+    """The type of a key 'section.name' of the config, `object` for a key of several types.
+
+    Raises ConfigError unless a command line may change it.
+    """
+    section, kind, where = config, ConfigDict, "config"
     for part in key.split("."):
         if not isinstance(section, ConfigDict):
             raise ConfigError(f"{where} is no section: it has no {part!r}")
         if part not in section:
             raise ConfigError(unknown(f"key of {where}", part, section))
-        section, where = section[part], f"{where}.{part}"
+        section, kind, where = section[part], section.get_type(part), f"{where}.{part}"
     if key.partition(".")[0] in _IDENTITY:
         raise ConfigError(f"{where}: says what the config is; its axes follow the colon of --config FILE:")
-    return section
+    return kind
 
 
 def check_returned(file: Path, function: str, found: Any, expected: type) -> None:

@@ -43,6 +43,12 @@ from kvq_jax.domains import Count, Seed
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
 _TRAINING = ("train", "optimizer", "evaluation")
+# What a run is begun and ended with -> how a run that was begun with another says so, from both origins.
+_ORIGINS = {
+    "code": lambda first, now: f"another code, {first['code_version']}",
+    "device": lambda first, now: f"another device, {first['device']}",
+    "versions": lambda first, now: f"other versions, {_differing(first['versions'], now['versions'])}",
+}
 
 Show = Callable[[results.Result, Path, Console], None]
 Outcome = tuple[dict[str, Any], dict[str, np.ndarray]]  # what result.json says of the work itself; arrays for figures
@@ -99,7 +105,8 @@ def launch(
     if (path / "result.json").exists() and not options.restart:
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
         return _finished(path, console, show)
-    work = _training(module, config, options, given) if hasattr(module, "build") else _measurement(module, config)
+    training = hasattr(module, "build")
+    work, facts = _training(module, config, options, given) if training else (_measurement(module, config), {})
     wait_for_all("checked")
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
@@ -107,12 +114,15 @@ def launch(
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
         # before the work: files may change while it goes on
-        placed = config.train.placement if hasattr(module, "build") else None
+        placed = config.train.placement if training else None
         origin = {"device": device_name(placed)} | provenance(config.experiment)
-        first = directory.origin(origin) if directory else origin
-        for what, name in (("code", "code_version"), ("device", "device")):
+        facts = json.loads(json.dumps(facts))
+        first = dict(directory.origin({"facts": facts, **origin}) if directory else {"facts": facts, **origin})
+        if first.pop("facts") != facts:
+            raise UserError(f"{path} was begun with other data, see its origin.json: {AFRESH}")
+        for what, told in _ORIGINS.items():
             if first[what] != origin[what]:
-                console.print(f"note: the run was begun with another {what}, {first[name]}", soft_wrap=True)
+                console.print(f"note: the run was begun with {told(first, origin)}", soft_wrap=True)
                 origin = origin | {"begun_with": first}
         outcome, examples = work(path, directory, console)
         content = {
@@ -135,6 +145,11 @@ def launch(
     return result
 
 
+def _differing(first: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """'jax 0.10.0, numpy 2.0.0': the packages of `first` that are others now."""
+    return ", ".join(f"{name} {version}" for name, version in first.items() if (name, version) not in now.items())
+
+
 def _finished(path: Path, console: Console, show: Show | None) -> results.Result:
     """The result of a finished run, with its picture, if it was killed before that. Raises UserError if damaged."""
     try:
@@ -151,8 +166,11 @@ def _finished(path: Path, console: Console, show: Show | None) -> results.Result
 
 def _training(
     module: ModuleType, config: ConfigDict, options: Options, given: weights.Weights | None
-) -> Callable[[Path, RunDirectory | None, Console], Outcome]:
-    """The training and evaluation of a config, everything checked that can be without a step. Raises UserError."""
+) -> tuple[Callable[[Path, RunDirectory | None, Console], Outcome], dict[str, Any]]:
+    """The training and evaluation of a config, everything checked that can be without a step, and its facts.
+
+    Raises UserError.
+    """
     settings = build(TrainSettings, config.train, "config.train")
     evaluation, own = split_evaluation(config.evaluation)
     rule = build(OptimizerSettings, config.optimizer, "config.optimizer")
@@ -201,7 +219,7 @@ def _training(
             "wall_time_s": record.wall_time_s + kept.wall_time_s + time.monotonic() - started,
         }, examples
 
-    return work
+    return work, experiment.facts
 
 
 def _measurement(module: ModuleType, config: ConfigDict) -> Callable[[Path, RunDirectory | None, Console], Outcome]:

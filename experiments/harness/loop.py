@@ -93,10 +93,12 @@ def train(
             wait_for_all("compiled")
             clock.begin()
         while step < settings.steps:
-            state, metrics = chunk(state, data["train"])
-            metrics = jax.device_get(metrics)
+            state, *found = chunk(state, data["train"])
+            metrics, finite = jax.device_get(found)
             _check_finite(metrics, step, latest)
             record.step = step = step + settings.log_every
+            if not finite.all():
+                raise Diverged(_divergence(f"state of seed number {np.argmin(finite)}", step, latest))
             clock.steps += settings.log_every
             saves = step % settings.checkpoint_every == 0 or step == settings.steps
             row = {"step": step} | {name: float(np.mean(values)) for name, values in metrics.items()}

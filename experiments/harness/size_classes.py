@@ -212,6 +212,8 @@ def choose_classes(law: Law, count: int, costs: Costs = (1.0, 1.0)) -> SizeClass
             for place in range(1, len(chosen)):
                 chosen[place] = best_beside(chosen[:place] + chosen[place + 1 :])
     classes = {tuple(map(int, slots[index])) for index in chosen}
+    if law.in_one:  # no size has more context than points: a class may have such slots, which hold nothing
+        classes = {(min(context, points), points) for context, points in classes}
     return SizeClasses(law, tuple(sorted(classes, key=lambda of: (np.dot(of, costs), of))), costs)
 
 

@@ -41,14 +41,15 @@ class Program:
 
     Attributes:
       init: seeds [S] -> state.
-      chunk: (state, train data) -> (state, metrics of each step: name -> [steps, S]). The state given is donated.
+      chunk: (state, train data) -> (state, metrics of each step: name -> [steps, S], whether the state is finite [S]).
+        The state given is donated.
       validate: (state, validation data) -> the loss on fixed validation tasks, [S].
       evaluate: (state, test data, number of the part) -> name -> [S, tasks of this part].
       examples: (state, test data) -> name -> arrays of the first seed.
     """
 
     init: Callable[[jax.Array], TrainState]
-    chunk: Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array]]]
+    chunk: Callable[[TrainState, PyTree], tuple[TrainState, dict[str, jax.Array], jax.Array]]
     validate: Callable[[TrainState, PyTree], jax.Array]
     evaluate: Callable[[TrainState, PyTree, int], dict[str, jax.Array]]
     examples: Callable[[TrainState, PyTree], dict[str, jax.Array]]
@@ -166,6 +167,16 @@ def norm(gradient: PyTree) -> jax.Array:
     return largest * jnp.linalg.norm(entries / jnp.where(largest > 0, largest, 1.0))
 
 
+def is_finite(state: TrainState) -> jax.Array:
+    """Whether all numbers of each seed are finite, [S].
+
+    A slope beyond 1e19 makes the second moment of Adam infinite, and then its parameter stands still for ever, while
+    loss and gradient stay finite.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.stack([jnp.isfinite(leaf).all(range(1, leaf.ndim)) for leaf in leaves]).all(0)
+
+
 def make_program(
     experiment: Experiment,
     optimizer: optax.GradientTransformation,
@@ -189,7 +200,7 @@ def make_program(
 
     def chunk(state, data):
         state, metrics = placement.over_seeds(steps)(state, (data, state.step[0]))
-        return state, jax.tree.map(jnp.transpose, metrics)
+        return state, jax.tree.map(jnp.transpose, metrics), is_finite(state)
 
     def validation_loss(variables, data):
         def loss(batch, key):
@@ -228,7 +239,7 @@ def make_program(
             chunk,
             donate_argnums=0,
             in_shardings=(placement.state, placement.everywhere),
-            out_shardings=(placement.state, placement.everywhere),
+            out_shardings=(placement.state, placement.everywhere, placement.everywhere),
         ),
         validate=compiled(validate, **reads),
         evaluate=compiled(

@@ -68,7 +68,7 @@ def _trainer(seeds: int, chunk_steps: int) -> Callable[[], object]:
     def run():
         nonlocal state
         for _ in range(_STEPS // chunk_steps):
-            state, metrics = program.chunk(state, None)
+            state, metrics, _ = program.chunk(state, None)
         return metrics
 
     return run

@@ -98,7 +98,7 @@ def _cell(module: ModuleType, text: str, overrides: dict[str, Any]) -> Cell:
     config, where = config_files.config_of(module, text), f"{module.__file__}:{text}"
     for key, value in overrides.items():
         try:
-            config_files.check_key(config, key)
+            config_files.type_of(config, key)
             config.update_from_flattened_dict({key: value})
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error

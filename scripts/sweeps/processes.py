@@ -13,7 +13,8 @@ from experiments.harness import ending, placement
 from experiments.harness.errors import Diverged, UserError
 from experiments.harness.results import load_results
 
-_PATIENCE_S, _TRY_EVERY_S, _LOOK_EVERY_S = 30.0, 0.2, 1.0
+PATIENCE_S = 30.0  # of a sweep, for who is still in a run folder
+_TRY_EVERY_S, _LOOK_EVERY_S = 0.2, 1.0
 
 
 class Broken(UserError):
@@ -32,13 +33,16 @@ _KINDS = {kind.exit_code: kind for kind in (UserError, Diverged)} | {
 }
 
 
-def run_in_process(arguments: list[str], path: Path, watch: Callable[[], None] = lambda: None) -> dict:
+def run_in_process(
+    arguments: list[str], path: Path, watch: Callable[[], None] = lambda: None, patience_s: float = PATIENCE_S
+) -> dict:
     """The result.json content of experiments.run with these arguments, run in its own process.
 
     watch() is called again and again while it goes on; what it raises ends the process, which also ends with this one.
-    Raises Diverged and UserError as the run does, Broken where the process was killed.
+    Another process in the run folder is waited for, until patience ends; what it has finished is not run again. Raises
+    Diverged and UserError as the run does, Broken where the process was killed.
     """
-    wait_until_free(path)
+    wait_until_free(path, patience_s, watch)
     command = [sys.executable, "-m", "experiments.run", *arguments]
     pipes = dict(stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     environment = ending.environment_of_children() | placement.as_many_threads()
@@ -72,7 +76,7 @@ def result_of(code: int, said: str, path: Path) -> dict[str, Any]:
     return load_results([path])[0].content
 
 
-def wait_until_free(path: Path, patience_s: float = _PATIENCE_S) -> None:
+def wait_until_free(path: Path, patience_s: float, watch: Callable[[], None] = lambda: None) -> None:
     """Waits until no process holds the run folder, or patience ends: one of a killed sweep may leave late."""
     waited_until = time.monotonic() + patience_s
     while (path / "lock").exists() and time.monotonic() < waited_until:
@@ -81,4 +85,5 @@ def wait_until_free(path: Path, patience_s: float = _PATIENCE_S) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except OSError:
+                watch()
                 time.sleep(_TRY_EVERY_S)

@@ -34,8 +34,8 @@ class Search:
       metric: of a result, such as 'trained/mse@5'.
       maximise: it, or else minimise it.
       prune: end a trial whose least validation loss so far is above the median of five or more earlier trials.
-      seed: of the sampler, with the place of a trial among the others: no two draw alike, and with one worker a study
-        that was killed and resumed suggests what any other does.
+      seed: of the sampler, with the place of a trial among the others: each draws for itself, and with one worker a
+        study that was killed and resumed suggests what any other does.
       workers: trials of this process at a time.
     """
 

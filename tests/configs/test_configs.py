@@ -5,7 +5,11 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
+import typing
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import flax.struct
 import jax
@@ -246,6 +250,15 @@ def test_a_section_has_all_fields():
     assert common.model("maml", inner_rate=0.01)["inner_rate"] == 0.01
     with pytest.raises(ValueError, match="unknown model 'mamml': did you mean 'maml'"):
         common.model("mamml")
+
+
+def test_fields_of_several_types_are_those_of_the_models():
+    """A flag has the type of its default, but theirs. Of initialisers it gives the name."""
+    found, of_flags = set(), {int, float, bool, str, type(None), Mapping[str, Any]}
+    for row in itertools.chain.from_iterable(table.values() for table in (MODELS, *TABLES.values())):
+        hints = typing.get_type_hints(row.cls)
+        found |= {name for name in knobs_of(row.cls) if len(of_flags.intersection(typing.get_args(hints[name]))) > 1}
+    assert found == common.OF_SEVERAL_TYPES
 
 
 def test_edits_hold_by_axes_in_their_order():

@@ -210,6 +210,12 @@ SINE, PIXELS = "configs/intention/sine.py", "configs/intention/pixels.py"
         ([TINY, "--config.train.steps.x=1"], ["config.train.steps is no section: it has no 'x'"]),
         ([TINY, "--config.train.steps=many"], ["config.train.steps: expected a whole number, got 'many'"]),
         ([TINY, "--config.optimizer.learning_rate=fast"], ["learning_rate: expected a number, got 'fast'"]),
+        ([TINY, "--config.axes.preset=paper"], ["config.axes.preset: says what the config is"]),
+        ([TINY, "-config.axes.preset=paper"], ["config.axes.preset: says what the config is"]),
+        (
+            [f"--config={SINE}:preset=tiny", "--config.model.op=softmax"],
+            ["config.model.op: expected a section, such as", "got 'softmax'"],
+        ),
         ([TINY, "--config.task.targets=5"], ["config.task", "max_context", "5 points"]),
         ([TINY, "--config.model.kernel_init=lecun"], ["config.model", "kernel_init", "lecun_normal"]),
         ([TINY, "--config.train.steps=45"], ["steps=45 is not a multiple of log_every=10"]),
@@ -230,6 +236,18 @@ def test_bad_input_is_one_line_and_nothing_is_written(arguments, pieces, tmp_pat
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("error: ") and all(piece in line for piece in pieces), line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_flag_gives_any_of_the_types_of_a_field():
+    section = "{'name': 'intention', 'alpha': 0.2}"
+    for axes, changes, shown in (
+        ("point_processes/events.py:model=cmhp", dict(chunk="8", cross_op="intention"), ["chunk: 8", "cross_op: int"]),
+        ("neural_processes/gp.py:model=canp", dict(self_attention="2"), ["self_attention: 2"]),
+        ("neural_processes/gp.py:model=canp", dict(self_attention="false", op=section), ["attention: False", section]),
+    ):
+        flags = (f"--config.model.{key}={text}" for key, text in changes.items())
+        done = run(f"--config=configs/{axes}", *flags, "--show")
+        assert done.returncode == 0 and all(piece in done.stdout for piece in shown), (done.stdout, done.stderr)
 
 
 def test_folders_that_cannot_be_used(finished, tmp_path):

@@ -15,6 +15,7 @@ import types
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -292,15 +293,39 @@ def test_bad_input_that_shows_after_the_training_loses_none_of_it(config, kept, 
     assert result.content["steps"] == 4 and "begun_with" not in result.content
 
 
-@pytest.mark.parametrize("what, other", [("code", "0" * 16), ("device", "1 x abacus")])
-def test_a_run_says_what_it_was_begun_with(config, copy, what, other):
+@pytest.mark.parametrize(
+    "what, other, said",
+    [
+        ("code", "0" * 16, "another code"),
+        ("device", "1 x abacus", "another device, 1 x abacus"),
+        ("versions", {"jax": "0.0.1"}, "other versions, jax 0.0.1"),
+    ],
+)
+def test_a_run_says_what_it_was_begun_with(config, copy, what, other, said):
     (copy / "result.json").unlink()
     first = json.loads((copy / "origin.json").read_text())
+    other = first["versions"] | other if what == "versions" else other
     (copy / "origin.json").write_text(json.dumps(first | {what: other}))
     result, told = run(config, copy)
-    assert f"begun with another {what}" in told and result.content["begun_with"][what] == other
-    assert result.content[what] == first[what]
+    assert f"begun with {said}" in told and result.content["begun_with"][what] == other
+    assert result.content[what] == first[what] and "facts" not in result.content["begun_with"]
     assert ("begun on 1 x abacus" in result.device) == (what == "device")
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_a_run_does_not_go_on_with_other_data(config, copy, line, state, monkeypatch):
+    """Such as those of another --data_dir. Without a state and a part it began nothing."""
+    (copy / "result.json").unlink()
+    if not state:
+        shutil.rmtree(copy / "checkpoints")
+    other = dataclasses.replace(line, facts={"data": "another set"})
+    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: other)
+    if state:
+        with pytest.raises(UserError, match="was begun with other data, see its origin.json: --restart begins afresh"):
+            run(config, copy)
+        assert (copy / "checkpoints").exists() and not (copy / "result.json").exists()
+    else:
+        assert run(config, copy)[0].content["facts"] == other.facts
 
 
 def test_a_run_without_a_state_began_nothing(config, copy):
@@ -368,6 +393,22 @@ def test_a_gradient_that_is_not_finite_ends_a_run_too(tmp_path):
     metrics["gradient_norm"][1, 2] = np.nan
     with pytest.raises(Diverged, match="gradient norm of seed number 2 is not finite at step 12"):
         _check_finite(metrics, 10, Checkpoints(tmp_path))
+
+
+def test_an_optimizer_that_is_not_finite_ends_a_run(config, tmp_path, line, monkeypatch):
+    """One slope of 1e20: its square is beyond float32, and Adam would not move the parameter again."""
+
+    def loss(variables, batch, key):
+        spike = 1e20 * (jnp.abs(batch[0]).max() > 1.5)
+        return (1 + spike) * variables["params"]["w"], ({}, {"batch_stats": variables["batch_stats"]})
+
+    steep = dataclasses.replace(line, loss=loss)
+    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: steep)
+    config.train.update(steps=20, seeds=3)
+    with pytest.raises(Diverged, match=r"the state of seed number \d is not finite at step"):
+        run(config, tmp_path / "run")
+    config.optimizer.clip_norm = 1.0  # whose norm is infinite: the step is none, and the run recovers
+    assert run(config, tmp_path / "clipped")[0].content["steps"] == 20
 
 
 def test_a_result_that_was_changed_is_refused(copy):

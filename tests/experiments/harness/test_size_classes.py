@@ -64,7 +64,7 @@ def curve(count, placement, chunks=2):
     program = make_program(sized(count), optax.sgd(0.01), built, **options)
     state, rows = program.init(SEEDS), []
     for _ in range(chunks):
-        state, metrics = program.chunk(state, None)
+        state, metrics, _ = program.chunk(state, None)
         rows.append(metrics)
     values = program.evaluate(state, None, 0)
     metrics = jax.tree.map(lambda *parts: np.concatenate(parts), *rows)
@@ -89,6 +89,15 @@ def test_classes_of_all_points_in_one_array_by_hand():
     assert choose_classes(law, 9).classes == ((1, 2), (1, 3), (1, 4), (2, 3), (2, 4))
     free = choose_classes(law, 2, (0.0, 1.0))
     assert free.classes == ((2, 3), (2, 4)) and free.waste == pytest.approx((5 / 6 * 3 + 1 / 6 * 4) / 3)
+
+
+@pytest.mark.parametrize("law", [Law(1, 1, tuple(range(99, 0, -1))), Law(3, 1, tuple(range(397, 3, -1)))])
+def test_no_class_of_all_points_has_more_slots_for_context(law):
+    """Their masks would be longer than the points."""
+    classes = choose_classes(law.of_points, 24, (0.1, 1.0))
+    assert all(context <= points for context, points in classes.classes)
+    held = np.asarray(classes.classes)[classes._of_size()]
+    assert (held >= law.of_points.sizes).all()
 
 
 def test_more_classes_waste_less_and_hold_every_size():

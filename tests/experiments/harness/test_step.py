@@ -35,7 +35,7 @@ def curve(experiment, placement="single", chunk_steps=5, micro_batches=1):
     made = program(experiment, placement, chunk_steps=chunk_steps, micro_batches=micro_batches)
     state, losses = made.init(SEEDS), []
     for _ in range(10 // chunk_steps):
-        state, metrics = made.chunk(state, experiment.data["train"])
+        state, metrics, _ = made.chunk(state, experiment.data["train"])
         losses.append(metrics["loss"])
     return np.concatenate(losses), np.asarray(state.params["w"])
 
@@ -186,5 +186,5 @@ def test_flags_decide_before_ours_how_far_programs_are_optimised(line, flags, le
     )
     made = program(line, seeds=1)
     assert [options.get("xla_backend_optimization_level") for options in asked] == [level] * 5
-    state, metrics = made.chunk(made.init(jnp.zeros(1, jnp.uint32)), line.data["train"])
+    state, metrics, _ = made.chunk(made.init(jnp.zeros(1, jnp.uint32)), line.data["train"])
     assert np.isfinite(metrics["loss"]).all() and state.step[0] == 5

@@ -1,6 +1,7 @@
 """The cells of a sweep: axes, overrides, grids and spaces, and what is wrong with them, told before anything runs."""
 
 import fcntl
+import math
 import sys
 import threading
 import time
@@ -184,6 +185,19 @@ def test_a_folder_in_use_is_waited_for_and_not_for_ever(tmp_path):
             assert 0.25 < time.monotonic() - begun < 50
             leaving.cancel()
             leaving.join()
+
+
+def test_who_waits_for_a_folder_can_be_called_off(tmp_path):
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        looks = iter([None, Ended("the sweep was stopped")])
+
+        def watch():
+            if error := next(looks):
+                raise error
+
+        with pytest.raises(Ended, match="the sweep was stopped"):
+            wait_until_free(tmp_path, math.inf, watch)
 
 
 def test_values_of_the_config_are_checked_for_every_cell_first():
