@@ -13,10 +13,11 @@ data=poisson, renewal, self_correcting, hawkes, hawkes2 are the processes of Shc
 sequences of up to 64 events where theirs have 1024, and
 multivariate is a Hawkes process of five kinds of events, ours. They need no files: every training step draws new
 sequences, and the likelihood of the process itself is the best that any model can reach. All other data are recorded:
-for mooc, reddit and wikipedia the CSV files of JODIE (Kumar et al. 2019), or for all the .npz files of Shchur et al.
-and Bae et al., in DATA or DATA/tpp (experiments/data/event_sources.py has their names). Times are in config.data.unit,
-and sequences are split at random, 60 : 20 : 20: the paper names no unit and no split. The loss is minus the
-log-likelihood of an event, in which every event counts alike, in sequences of any length.
+for mooc, reddit and wikipedia the CSV files of JODIE (Kumar et al. 2019), or for all .npz files of `times`, `offsets`
+and `marks`, as the sequences of Shchur et al. and Bae et al. can be written, in DATA or DATA/tpp
+(experiments/data/event_sources.py has their names, event_formats.py the layout). Times are in config.data.unit, and
+sequences are split at random, 60 : 20 : 20: the paper names no unit and no split. The loss is minus the log-likelihood
+of an event, in which every event counts alike, in sequences of any length.
 
 The CMANP paper prints no sizes, steps or rates for these tables. `paper` has those of the nearest released protocol
 (Bae et al. 2023): width 64, two layers, 8 components, Adam at 1e-4 and batches of 16; 128 latents are those of CMANP,

@@ -71,6 +71,8 @@ def joined(parts: Iterable[Sequences]) -> Sequences:
 
 def _npz(raw: bytes, by_item: bool) -> Sequences:
     with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+        if not {"times", "offsets"} <= set(file.files):
+            raise ValueError(f"expected arrays times and offsets, it has {', '.join(file.files)}")
         arrays = dict(file)
     times, offsets = np.asarray(arrays["times"], float), arrays["offsets"]
     if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or not len(offsets) or times.ndim != 1:

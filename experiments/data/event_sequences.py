@@ -22,6 +22,7 @@ from kvq_jax.domains import Count, Positive, Seed
 from kvq_jax.models.event_processes.events import Events, whole_mask
 
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}  # of the sequences, rounded down but for the last
+_SAME = 1e-6  # a standard deviation below is rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class GapStatistics(NamedTuple):
 
     mean_gap: float
     mean_log_gap: float
-    std_log_gap: float  # 0 where all gaps are the same
+    std_log_gap: float  # 1 where all gaps are the same: a model divides by it
 
 
 class EventSets(NamedTuple):
@@ -131,7 +132,8 @@ def gap_statistics(*batches: Events) -> GapStatistics:
     gaps = np.concatenate([np.asarray(events.gap, float)[np.asarray(whole_mask(events))] for events in batches])
     if not len(gaps):
         raise ValueError("no events, so no statistics of gaps")
-    return GapStatistics(float(gaps.mean()), float(np.log(gaps).mean()), float(np.log(gaps).std()))
+    std = float(np.log(gaps).std())
+    return GapStatistics(float(gaps.mean()), float(np.log(gaps).mean()), std if std > _SAME else 1.0)
 
 
 def split(sequences: Sequence[Any], seed: int, name: str) -> dict[str, list[Any]]:

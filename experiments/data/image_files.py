@@ -26,6 +26,8 @@ from experiments.harness.errors import first_line
 from experiments.harness.run_directory import moved_into
 
 _CHUNK = 64  # images that a thread decodes before it takes others
+# What damaged images raise; zipfile a RuntimeError where the head of a member asks for a password, or another method.
+_DAMAGE = OSError, RuntimeError, SyntaxError, ValueError, Image.DecompressionBombError, zipfile.BadZipFile, zlib.error
 
 
 class ImageFiles(NamedTuple):
@@ -81,7 +83,7 @@ def readable(image: Any) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(f"no image {image}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise DataError(f"{image}: not an image that can be read: {first_line(error)}") from error
 
 

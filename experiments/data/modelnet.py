@@ -3,6 +3,8 @@
 source  what lies in --data_dir, or in its folder ModelNet40 or modelnet40_ply_hdf5_2048
 off     <class>/{train,test}/*.off, surfaces of triangles: points are drawn from them, uniformly by area
 hdf5    shape_names.txt, train_files.txt and test_files.txt, which name files with `data` [n, points, 3] and `label`
+
+The third axis of what is loaded is up, as in OFF; in HDF5 it is the second.
 """
 
 from pathlib import Path
@@ -133,6 +135,7 @@ def _hdf5(folder: Path, points: int) -> ModelNet:
             wanted = [len(label[-1]), "points", 3]
             if clouds[-1].ndim != 3 or clouds[-1].shape[2] != 3 or len(clouds[-1]) != len(label[-1]):
                 raise DataError(f"{path}: expected data {wanted}, got {list(clouds[-1].shape)}")
+            clouds[-1] = clouds[-1][..., [2, 0, 1]]  # a rotation: up is its second axis, and our third
             if not np.isfinite(clouds[-1]).all():
                 raise DataError(f"{path}: a point that is not finite")
             if clouds[-1].shape[1] != clouds[0].shape[1]:

@@ -43,10 +43,14 @@ class Numbers:
 
     def __call__(self, row: str, column: str) -> float:
         """A mean. Raises Unsaid where the cell is missing or not finite."""
+        return self.measured(row, column).mean
+
+    def measured(self, row: str, column: str) -> Cell:
+        """A cell with a finite number. Raises Unsaid where it is missing or not finite."""
         cell = self.cell(row, column)
         if not isinstance(cell, Cell) or not cell.known:
             raise Unsaid(f"{self._table.title}: {row}, {column} is missing")
-        return cell.mean
+        return cell
 
     def cell(self, row: str, column: str) -> Cell | str:
         """A cell as it stands in the table. Raises Unsaid where the table has no such row or column."""

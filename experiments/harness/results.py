@@ -228,6 +228,14 @@ def seeds_of(told: dict[str, str]) -> str:
     return f"{told['seeds']} seed" if told["seeds"] == "1" else f"{told['seeds']} seeds"
 
 
+def spread(results: Iterable[Result], metric: str, tasks: str) -> str:
+    """What a standard error is over, for figures: '3 seeds and 1000 tasks', or '1000 tasks, of 1 seed'."""
+    told = facts(results, metric)
+    if told["seeds"] == "1":
+        return f"{told['n']} {tasks}, of 1 seed"
+    return f"{seeds_of(told)} and {told['n']} {tasks}"
+
+
 def seeds_in(results: Iterable[Result]) -> str:
     """As `seeds_of`, of results themselves."""
     return seeds_of({"seeds": several(len(result.content["seeds"]) for result in results)})

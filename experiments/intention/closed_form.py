@@ -30,6 +30,11 @@ def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result
     return _by_model(results, experiment, lambda result: (_form(result), _dimension(result), _cloud(result)))
 
 
+def own_form(result: Result) -> str:
+    """What the models of its preset are whose names say no form."""
+    return "models in the paper's form" if result.preset == "paper" else "few-shot regressors"
+
+
 def model_name(result: Result) -> str:
     """'Intention', or 'Intention, the paper's form' where the preset's own is another."""
     return _name(_row(result))
@@ -68,8 +73,8 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
     seeds = seeds_by_name({_name(place): result for place, result in by_row.items()})
     caption = (
         f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {seeds}; mean "
-        f"± standard error and median over {drawn(told)} tasks{best}. {note} The paper prints no numbers for "
-        "this figure."
+        f"± standard error and median over {drawn(told)} tasks{best}. Where a row says no form: "
+        f"{own_form(results[0])}. {note} The paper prints no numbers for this figure."
     )
     return Table(title, ["predictions of", "MSE", "median"], rows, caption, facts=told)
 

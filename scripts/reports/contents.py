@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import dataclasses
+import inspect
 import io
 import re
 import tempfile
@@ -51,6 +52,7 @@ class Shown:
       preset: of all its results; '' where there are none.
       table: a table; None for a figure and where it is missing.
       picture: the bytes of a PNG; None for a table and where it is missing.
+      caption: of a picture.
       missing: why there is none, in one line; '' where there is one.
       commands: what makes it again.
     """
@@ -60,6 +62,7 @@ class Shown:
     preset: str = ""
     table: Table | None = None
     picture: bytes | None = None
+    caption: str = ""
     missing: str = ""
     commands: Sequence[str] = ()
 
@@ -140,11 +143,13 @@ def _table(name: str, preset: str, results: Sequence[Result]) -> Shown:
 def _figure(name: str, preset: str, results: Sequence[Result]) -> Shown:
     draw = f"python -m scripts.figures --figure {name}"
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        function = catalogue.find("figures", name)
         try:
-            path = catalogue.find("figures", name)(results, Path(folder))
+            path = function(results, Path(folder))
         except UserError as error:
             return Shown(name, "figures", preset, missing=str(error), commands=[draw])
-        return Shown(name, "figures", preset, picture=path.read_bytes(), commands=[draw])
+        caption = inspect.getdoc(getattr(function, "func", function))  # of a partial
+        return Shown(name, "figures", preset, picture=path.read_bytes(), caption=caption, commands=[draw])
 
 
 def _config(name: str, axes: dict[str, str]) -> str:

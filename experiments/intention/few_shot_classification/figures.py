@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
+from experiments.harness.results import Result, spread
 from experiments.intention.few_shot_classification import tables
 
 CONFIGS = (tables.EXPERIMENT,)
@@ -38,7 +38,8 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     sizes = sorted({_latent(result) for result in own})
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, list(map(str, sizes)))
-    axis.set(xlabel="features of $e_H$", ylabel="accuracy, % (mean, 95 % interval)")
+    told = spread(own, "trained/accuracy", "episodes")
+    axis.set(xlabel="features of $e_H$", ylabel=f"accuracy, %: mean and 95 % interval\nover {told}")
     axis.legend()
     first = own[0]
     axis.set_title(

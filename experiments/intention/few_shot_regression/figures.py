@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
+from experiments.harness.results import Result, spread
 from experiments.intention.few_shot_regression.tables import MODELS, few_shot_results, task_name
 from experiments.regression import figures as drawn
 from experiments.regression.figures import colour, draw_image, example_of, image_side, line
@@ -49,7 +49,9 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
             for phase in PHASES:
                 which, curve = (task_name(result), result.preset, model, phase), by_count(result, phase)
                 rows += [(*which, count, *(of[number] for number in numbers)) for count, of in curve.items()]
-        axis.set_title(_heading(task_name(result), chosen))
+        first = next(iter(by_count(result, PHASES[0])))
+        told = spread(chosen.values(), f"{PHASES[0]}/mse@{first}", "tasks")
+        axis.set_title(f"{_heading(task_name(result), chosen)}\nmean over {told}", fontsize=9)
         missing = [label(model) for model in MODELS if model not in chosen]
         if missing:
             where = dict(transform=axis.transAxes, ha="right", va="top", fontsize=7)

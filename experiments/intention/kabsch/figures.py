@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
-from experiments.intention.closed_form import answers, chosen, model_name, of_one_cloud, short
+from experiments.harness.results import Result, spread
+from experiments.intention.closed_form import answers, chosen, model_name, of_one_cloud, own_form, short
 from experiments.regression.figures import colour
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -34,9 +34,9 @@ def figure10(results: Sequence[Result], folder: Path) -> Path:
     validated = first.config["evaluation"]["validation_batches"] * first.config["train"]["batch_size"]
     noise = first.config["task"]["noise_std"]
     task = f"{first.config['task']['pairs']} pairs with noise {noise:g}"
-    measured = f"dots and numbers: mean of {first.metrics['trained/mse']['n']} other tasks"
+    measured = f"dots and numbers: mean of {spread(found.values(), 'trained/mse', 'other tasks')}"
     figure.suptitle(
-        f"Generalised Kabsch, {drawing.EFFORTS[first.preset]}, {task}\n"
+        f"Generalised Kabsch, {own_form(first)}, {drawing.EFFORTS[first.preset]}, {task}\n"
         f"curves: {validated} validation tasks; {measured}",
         fontsize=9,
     )
@@ -76,7 +76,11 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     for axis, points in zip(panels, (cloud, images, np.concatenate(pairs), *[images] * len(found))):
         _frame(axis, points)
     drawing.hide_after(3 + len(found), axes)
-    figure.suptitle(f"From {len(pairs[0])} pairs to a whole map ({drawing.EFFORTS[result.preset]})", fontsize=10)
+    figure.suptitle(
+        f"From {len(pairs[0])} pairs to a whole map, {own_form(result)} ({drawing.EFFORTS[result.preset]})\n"
+        "pairs: a point (open) and its image (full); grey: the true image, behind each model's",
+        fontsize=9,
+    )
     return drawing.save(figure, folder / "figure11.png", ["model", "mse_of_the_cloud"], errors.items())
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
-from experiments.intention.closed_form import answers, chosen, model_name, short
+from experiments.harness.results import Result, spread
+from experiments.intention.closed_form import answers, chosen, model_name, own_form, short
 from experiments.regression.figures import colour
 from experiments.regression.labels import METHODS, label, model_of
 
@@ -39,7 +39,12 @@ def figure8(results: Sequence[Result], folder: Path) -> Path:
     axes[0][0].set_ylabel("all", fontsize=9)
     axes[1][0].set_ylabel(f"target ± {_ZOOM}", fontsize=9)
     _legend(figure, found)
-    figure.suptitle(f"Where is the target? ({drawing.EFFORTS[next(iter(found.values())).preset]})", fontsize=10)
+    first = next(iter(found.values()))
+    effort = drawing.EFFORTS[first.preset]
+    figure.suptitle(
+        f"Where is the target? {own_form(first).capitalize()} ({effort}); rings: a Gaussian of deviation 1 around it",
+        fontsize=10,
+    )
     rows = [
         (model, number, *coordinates)
         for model, arrays in examples.items()
@@ -78,8 +83,8 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     axis.set_ylabel("squared error of a coordinate")
     exact = short(answers(first)["trilateration"]["mean"])
     axis.set_title(
-        f"Policy distillation, {drawing.EFFORTS[first.preset]}\n"
-        f"median (line) and mean (number) over {bodies[0][-1]['n']} environments,\n"
+        f"Policy distillation, {own_form(first)}, {drawing.EFFORTS[first.preset]}\n"
+        f"median (line) and mean (number) over {spread(found.values(), 'trained/mse', 'environments')},\n"
         f"distribution over {len(bodies[0][2])} others; trilateration, the exact answer, has a mean of {exact}",
         fontsize=9,
     )

@@ -1,8 +1,9 @@
 """What the search for the size that least squares takes says (Intention paper, Figure 3)."""
 
+import math
 from collections.abc import Iterator, Sequence
 
-from experiments.harness.findings import Finding, Numbers, Unsaid, digits
+from experiments.harness.findings import Finding, Numbers, Unsaid, digits, listed
 from experiments.harness.results import Result
 from experiments.intention.scaling.tables import STATISTICS, figure3, figure3_steps
 from kvq_jax.models import WEIGHT_REGRESSORS
@@ -14,11 +15,14 @@ def sizes(results: Sequence[Result]) -> Iterator[Finding]:
     for statistic in STATISTICS:
         found = {row.label: [_size(number, row.label, statistic, d) for d in number.columns] for row in _models()}
         told = "; ".join(f"{name} {', '.join(of_model)}" for name, of_model in found.items())
+        ranks = dict(zip(number.columns, zip(*(map(_rank, sizes) for sizes in found.values()))))
+        reached = [of_all for of_all in ranks.values() if min(of_all) < math.inf]
+        nowhere = [column for column, of_all in ranks.items() if min(of_all) == math.inf]
         yield Finding(
             f"The size of layers that least squares takes, by the {statistic} error of tasks, at {number.columns[0]} "
-            f"to {number.columns[-1].split()[-1]}: {told}. "
-            "Intention never needs more than another, as in the paper.",
-            all(ranks[0] == min(ranks) for ranks in zip(*(map(_rank, sizes) for sizes in found.values()))),
+            f"to {number.columns[-1].split()[-1]}: {told}. Where one of them gets there, Intention never needs more "
+            f"than another, as in the paper{f'; at {listed(nowhere)} none does' if nowhere else ''}.",
+            bool(reached) and all(of_all[0] == min(of_all) for of_all in reached),
         )
 
 
@@ -48,7 +52,7 @@ def _size(number: Numbers, name: str, statistic: str, column: str) -> str:
 
 
 def _rank(size: str) -> float:
-    return float("inf") if size.startswith(">") else float(size)
+    return math.inf if size.startswith(">") else float(size)
 
 
 FINDINGS = {"intention/figure3": sizes, "intention/figure3_steps": longer}

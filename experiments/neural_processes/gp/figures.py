@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
+from experiments.harness.results import Result, spread
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.tables import KERNELS, PUBLISHED, SAME, title
@@ -109,7 +109,11 @@ def likelihoods(results: Sequence[Result], folder: Path) -> Path:
     handles.append(Line2D([], [], color=drawing.INK, linewidth=1.2, label="true kernel (oracle)"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     preset = next(iter(cells.values())).preset
-    figure.suptitle(f"1-D meta-regression ({drawing.EFFORTS[preset]}); below {_LEAST} not shown")
+    told = spread(cells.values(), "trained/rbf/target", "functions")
+    effort = drawing.EFFORTS[preset]
+    figure.suptitle(
+        f"1-D meta-regression ({effort}); bars: standard error over {told}; below {_LEAST} not shown", fontsize=9.5
+    )
     columns = ["kernel", "model", "likelihood"]
     columns += [f"{look['label']}{error}" for look in _MARKS.values() for error in ("", ", sem")] + ["paper", "oracle"]
     return drawing.save(figure, folder / "gp_likelihoods.png", columns, rows)
@@ -121,7 +125,7 @@ FIGURES["cmanp/gp_likelihoods"] = likelihoods
 
 _MARKS = {
     PUBLISHED: dict(marker="o", color=drawing.RED, markersize=5, label="ours, published std"),
-    SAME: dict(marker="o", color=drawing.RED, markersize=5, markerfacecolor="white", label="ours, same std"),
+    SAME: dict(marker="o", color=drawing.RED, markersize=9, markerfacecolor="none", label="ours, same std"),
 }
 _PAPER = dict(marker="x", color=drawing.BLUE, markersize=6, zorder=5, linestyle="none", label="the paper, 100000 steps")
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.harness import drawing
-from experiments.harness.results import Result, comparable, several
+from experiments.harness.results import Result, comparable, several, spread
 from experiments.neural_processes import attention_results
 from experiments.neural_processes.images import montage, tables
 from experiments.neural_processes.images.completion import ATTENDED
@@ -54,17 +54,21 @@ def figure7(results: Sequence[Result], folder: Path) -> Path:
             means, errors = np.array([(cell.mean, cell.error) for cell in found], float).T
             broken = "--" if kind(model) == "joint" else "-"
             looks[model] = dict(color=colours[model], linestyle=broken, label=MODELS[model].label)
-            looks[model] |= dict(marker=_MARKERS[list(colours).index(model) % len(_MARKERS)], markersize=4)
-            axis.errorbar(counts, means, yerr=errors, linewidth=1.2, **looks[model])
+            place = list(colours).index(model)
+            # What is drawn later is smaller, so that a curve upon another hides none.
+            looks[model] |= dict(marker=_MARKERS[place % len(_MARKERS)], markersize=7 - 4 * place / len(colours))
+            axis.errorbar(counts, means, yerr=errors, linewidth=2 - place / len(colours), **looks[model])
             rows += [(data, part, model, *map(float, numbers)) for numbers in zip(counts, means, errors)]
         axis.set_xscale("log")
         axis.set_xticks(counts, list(map(str, counts)))
         axis.minorticks_off()
-        axis.set_title(tables.PLACES[data, part])
+        own = [result for (_, its), result in cells.items() if its == data]
+        told = spread(own, f"trained/{part}/target@{counts[0]}", "images")
+        axis.set_title(f"{tables.PLACES[data, part]}\nmean over {told}", fontsize=9)
         axis.set_xlabel("observed pixels")
     axes[0].set_ylabel("log-likelihood per target pixel")
     handles = [Line2D([], [], **look) for look in looks.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3 * len(places), fontsize=7)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2 * len(places), fontsize=7, handlelength=4.5)
     effort = drawing.EFFORTS[next(iter(cells.values())).preset]
     joint = "; broken: all targets jointly" * any(kind(model) == "joint" for model in looks)
     figure.suptitle(f"Likelihood by observed pixels ({effort}); bars: standard error{joint}", fontsize=9.5)

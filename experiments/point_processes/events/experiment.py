@@ -6,9 +6,10 @@ recorded. Every model is judged on the same sequences; measures.py says by what.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,11 +41,18 @@ class Evaluation(TaskEvaluation):
     curve_points: Count  # times at which the intensity of the picture is computed
 
 
+class Shown(flax.struct.PyTreeNode):
+    """Sequences of a split, or a batch of them, and whether a model is trained on them."""
+
+    events: Any
+    training: bool = flax.struct.field(pytree_node=False)
+
+
 class Source(NamedTuple):
     """Where sequences come from, as the harness takes them.
 
     Attributes:
-      training: sample, data and sizes of the Experiment.
+      training: sample, data and sizes of the Experiment; what is sampled is Shown.
       slots: of a sequence that initialises a model.
       num_marks: kinds of events.
       gaps: of the training sequences, which scale a model.
@@ -81,11 +89,12 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         events = Events(like, jax.ShapeDtypeStruct(like.shape, jnp.int32), None, jax.ShapeDtypeStruct((), jnp.float32))
         return model.lazy_init(key, events)
 
-    def loss(variables, batch, key):
+    def loss(variables, shown, key):
+        batch = shown.events
         # By the events that so many sequences have on average: one of a short sequence weighs as one of a long one,
         # though the sequences of a batch are of one length class, and a part of a batch has other numbers.
         weight = jnp.maximum(number(batch).sum(), 1) / (len(batch.gap) * source.mean_events)
-        return weight * model.apply(variables, batch, key=key, method="loss"), ({}, {})
+        return weight * model.apply(variables, batch, key, train=shown.training, method="loss"), ({}, {})
 
     def log_likelihood(variables, events, key):
         return model.apply(variables, events, key=key, method="log_likelihood")
@@ -98,14 +107,14 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
                 found |= {f"oracle_{part}": total for part, total in best.items()}
             return found | measures.forecast_sums(model.apply(variables, events), events)
 
-        return source.judged(one, test, key, evaluation.tasks, evaluation.batch_size)
+        return source.judged(one, test.events, key, evaluation.tasks, evaluation.batch_size)
 
     def host(arrays):
         return measures.metrics(arrays, source.num_marks > 1, source.process is not None)
 
     def examples(variables, test, key):
         """Likelihoods of times and counts of F(gap) of some sequences, and the intensity along the first of them."""
-        events = source.pictured(test, key, evaluation.example_tasks)
+        events = source.pictured(test.events, key, evaluation.example_tasks)
 
         def of_sequence(given):
             sequence, key = given
@@ -158,6 +167,8 @@ def _drawn(section: ConfigDict) -> Source:
     """Sequences that are drawn from a process. Raises ConfigError."""
     process = settings.build_named(PROCESSES, section, "config.task")
     some = jax.jit(jax.vmap(process.sample))(jax.random.split(jax.random.key(0), _SAMPLED))
+    if not number(some).any():
+        raise ConfigError(f"config.task: no event in {_SAMPLED} sequences")
     gaps = event_sequences.gap_statistics(some)
 
     def judged(function, test, key, sequences, at_once):
@@ -167,7 +178,7 @@ def _drawn(section: ConfigDict) -> Source:
         return over_tasks(one, key, sequences, at_once)
 
     return Source(
-        training=dict(sample=process.sample, data=NO_DATA),
+        training=dict(sample=lambda key, split: split.replace(events=process.sample(key)), data=_shown(NO_DATA)),
         slots=process.max_events,
         num_marks=process.num_marks,
         gaps=gaps,
@@ -196,8 +207,14 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
         chosen = [padded(part, slots) for _, part in _some(test, sequences)]
         return jax.tree.map(lambda *parts: jnp.concatenate(parts[::-1]), *chosen)
 
+    def sample(key, split):
+        return split.replace(events=classes.draw(key, split.events))
+
+    def fill(drawn, slots, size):
+        return drawn.replace(events=classes.fill(drawn.events, slots, size))
+
     return Source(
-        training=dict(sample=classes.draw, data=sets.data, sizes=Sizes(classes, classes.fill)),
+        training=dict(sample=sample, data=_shown(sets.data), sizes=Sizes(classes, fill)),
         slots=classes.classes[0],
         num_marks=sets.num_marks,
         gaps=sets.statistics,
@@ -207,6 +224,10 @@ def _recorded(section: ConfigDict, size_classes: int, data_dir: str | None) -> S
         judged=judged,
         pictured=pictured,
     )
+
+
+def _shown(data: Mapping[str, Any]) -> dict[str, Shown]:
+    return {split: Shown(events, split == "train") for split, events in data.items()}
 
 
 def _some(test: Sequence[Events], most: int) -> list[tuple[int, Events]]:

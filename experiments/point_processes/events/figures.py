@@ -23,7 +23,9 @@ def run_figure(results: Sequence[Result], folder: Path) -> Path:
     (result,) = results
     model = result.axes["model"]
     figure, (axes,) = drawing.new_figure(1, 3, width=3.6, height=2.8)
-    _draw_intensity(axes[0], result)
+    own = _intensity(result)
+    _draw_intensity(axes[0], *own, _top([own]))
+    axes[0].set(xlabel=f"time, {result.content['facts']['unit']}", ylabel="intensity")
     _draw_calibration(axes[1], {model: result})
     _draw_history(axes[2], {model: result})
     place = result.axes["data"]
@@ -39,10 +41,15 @@ def intensities(results: Sequence[Result], folder: Path) -> Path:
     places = [place for place in tables.PROCESSES if any(place == its for _, its in cells)]
     models = [model for model in EVENT_MODELS if any(model == its for its, _ in cells)]
     figure, axes = drawing.new_figure(len(places), len(models), width=2.6, height=2.1, sharex="row", sharey="row")
+    rows = []
     for line, place in zip(axes, places):
+        own = {model: _intensity(cells[model, place]) for model in models if (model, place) in cells}
+        top = _top(own.values())
         for axis, model in zip(line, models):
-            if (model, place) in cells:
-                _draw_intensity(axis, cells[model, place])
+            if model in own:
+                _draw_intensity(axis, *own[model], top)
+                time, curves, _ = own[model]
+                rows += [(place, model, *map(float, numbers)) for numbers in zip(time, *curves.values())]
             if line is axes[0]:
                 axis.set_title(EVENT_MODELS[model].label)
             axis.set_ylabel(f"{tables.PROCESSES[place]}\nintensity" if axis is line[0] else "")
@@ -51,7 +58,8 @@ def intensities(results: Sequence[Result], folder: Path) -> Path:
     figure.suptitle(f"Intensity before each moment, a test sequence of each process ({drawing.EFFORTS[preset]})")
     looks = [dict(color=drawing.RED, label="model"), TRUTH | dict(label="the process itself")]
     drawing.legend_below(figure, [*looks, dict(color=drawing.GREY, marker="|", linestyle="none", label="event")])
-    return drawing.save(figure, folder / "intensities.png")
+    columns = ["data", "model", "time", "intensity", "truth"]
+    return drawing.save(figure, folder / "intensities.png", columns, rows)
 
 
 def calibration(results: Sequence[Result], folder: Path) -> Path:
@@ -101,22 +109,34 @@ def _required(results: Sequence[Result], figure: str, places: Mapping[str, str])
     return drawing.required(tables.chosen_results(results, tuple(places)), f"{figure} needs results of {tables.CONFIG}")
 
 
-def _draw_intensity(axis: Axes, result: Result) -> None:
-    """The forecast intensity, red, with the true one where it is known, and the events of the first sequence."""
+Intensity = tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]
+
+
+def _intensity(result: Result) -> Intensity:
+    """Of the first sequence: times, the forecast intensity at them, and the true one where it is known; its events."""
     arrays = result.examples
     gap = arrays["gap"] if "gap" in arrays else arrays[f"{DATA}gap"]
     happened = np.cumsum(gap)[arrays["mask"][0]]
     time = arrays["time"]
     end = min(time[-1], _SHOWN * np.mean(np.diff(happened, prepend=0.0))) if len(happened) else time[-1]
-    shown, events = time <= end, happened[happened <= end]
-    axis.plot(time[shown], arrays["trained/prediction_intensity"][shown], color=drawing.RED, linewidth=1.2)
-    top = arrays["trained/prediction_intensity"][shown].max()
-    if "oracle_intensity" in arrays:
-        axis.plot(time[shown], arrays["oracle_intensity"][shown], **TRUTH)
-        top = max(top, arrays["oracle_intensity"][shown].max())
+    names = {"model": "trained/prediction_intensity", "truth": "oracle_intensity"}
+    curves = {what: arrays[name][time <= end] for what, name in names.items() if name in arrays}
+    return time[time <= end], curves, happened[happened <= end]
+
+
+def _top(drawn: Iterable[Intensity]) -> float:
+    return max(curve.max() for _, curves, _ in drawn for curve in curves.values())
+
+
+def _draw_intensity(
+    axis: Axes, time: np.ndarray, curves: Mapping[str, np.ndarray], events: np.ndarray, top: float
+) -> None:
+    """The forecast intensity, red, with the true one where it is known, and the events; the axis ends above `top`."""
+    axis.plot(time, curves["model"], color=drawing.RED, linewidth=1.2)
+    if "truth" in curves:
+        axis.plot(time, curves["truth"], **TRUTH)
     axis.set_ylim(-0.12 * top, 1.05 * top)
     axis.plot(events, np.full(len(events), -0.06 * top), "|", color=drawing.GREY, markersize=6)
-    axis.set(xlabel=f"time, {result.content['facts']['unit']}", ylabel="intensity")
 
 
 def _draw_calibration(axis: Axes, cells: Mapping[str, Result]) -> list[tuple]:

@@ -61,7 +61,11 @@ def _draw(result: Result, path: Path) -> Path:
             axis.set_title(f"{title}, {likelihood:.3f}" if number == 0 else f"{likelihood:.3f}", fontsize=8)
             rows.append((number, title, likelihood))
     model, preset = label(result), result.preset
-    figure.suptitle(f"{model}, {drawing.EFFORTS[preset]}: log-likelihood of a point", fontsize=10)
+    figure.suptitle(
+        f"{model}, {drawing.EFFORTS[preset]}: log-likelihood of a point\n"
+        "ellipses: two standard deviations of a component, thicker: of more weight",
+        fontsize=9,
+    )
     return drawing.save(figure, path, ["set", "mixture", "log_likelihood"], rows)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
-from experiments.harness.results import Result
+from experiments.harness.results import Result, spread
 from experiments.set_transformer.counting.tables import CONFIG, accuracy, by_model
-from experiments.set_transformer.labels import label
+from experiments.set_transformer.labels import label, label_of
 from experiments.set_transformer.paper_numbers import COUNTING
 
 _BESIDE = {"sab_pma": drawing.GREEN, "rff_pma": drawing.GREY}  # models without inducing points, as lines
@@ -20,21 +20,28 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     induced = [result for result in found.values() if result.config["model"]["encoder"] == "isab"]
     induced = sorted(drawing.required(induced, f"Figure 3 needs results of {CONFIG} with ISABs"), key=_points)
     figure, ((axis,),) = drawing.new_figure(1, 1, width=4.2, height=3.2)
-    rows = [(_points(result), accuracy(result).mean, accuracy(result).error) for result in induced]
-    points, means, errors = zip(*rows)
+    points, cells = [_points(result) for result in induced], [accuracy(result) for result in induced]
+    means, errors = zip(*((cell.mean, cell.error) for cell in cells))
     axis.errorbar(points, means, errors, fmt="o-", color=drawing.BLUE, capsize=2, label="ISAB + PMA")
+    rows = [("ISAB + PMA", *numbers) for numbers in zip(points, means, errors)]
     for model, colour in _BESIDE.items():
         if model in found:
-            axis.axhline(accuracy(found[model]).mean, color=colour, label=label(found[model]))
+            own = accuracy(found[model])
+            axis.axhline(own.mean, color=colour, label=label(found[model]))
+            axis.axhspan(own.mean - own.error, own.mean + own.error, color=colour, alpha=0.2, linewidth=0)
+            rows.append((label(found[model]), "", own.mean, own.error))
         axis.axhline(COUNTING[model].mean, color=colour, linestyle=":", linewidth=1)
+        rows.append((f"{label_of(model)}, the paper", "", COUNTING[model].mean, COUNTING[model].error))
     axis.set_xscale("log", base=2)
     axis.set(xticks=points, xticklabels=points, xlabel="inducing points", ylabel="accuracy")
     axis.legend(fontsize=8)
+    told = spread(induced, "trained/accuracy", "sets")
     figure.suptitle(
-        f"{induced[0].content['facts']['data']}, preset {induced[0].preset}; bars: standard error; dotted: the paper's",
+        f"{induced[0].content['facts']['data']}, preset {induced[0].preset}; dotted: the paper's\n"
+        f"bars and bands: standard error over\n{told}",
         fontsize=9,
     )
-    return drawing.save(figure, folder / "figure3.png", ["inducing points", "accuracy", "sem"], rows)
+    return drawing.save(figure, folder / "figure3.png", ["model", "inducing points", "accuracy", "sem"], rows)
 
 
 def run_figure(results: Sequence[Result], folder: Path) -> Path:

@@ -90,10 +90,13 @@ class EventProcess(Guarded):
         """log p(events) in its parts. `key` is for models that draw."""
         return self._judged(events, None, key)
 
-    def loss(self, events: Events, key: Array | None = None) -> Array:
-        """Minus the log-likelihood of a batch by its number of events, []; `key` is for models that draw."""
-        keys = (None, None) if key is None else jax.random.split(key)
-        total = self._judged(events, *keys).total.sum()
+    def loss(self, events: Events, key: Array | None = None, train: bool = True) -> Array:
+        """Minus the log-likelihood of a batch by its number of events, []; `key` is for models that draw.
+
+        With a key there is dropout, if the model has any and `train` says so.
+        """
+        dropout, key = (None, None) if key is None else jax.random.split(key)
+        total = self._judged(events, dropout if train else None, key).total.sum()
         return -total / jnp.maximum(number(events).sum(), 1)
 
     def update(self, state: Any, gap: Array, mark: Array, mask: Array | None = None) -> Any:

@@ -184,6 +184,20 @@ def test_damaged_archives(faces, refusal):
     raw = path.read_bytes()
     path.write_bytes(raw.replace(FACES["000002.jpg"][-30:], bytes(30)))
     refusal(lambda: load(faces), path, "000002.jpg", "Bad CRC-32")
+    path.write_bytes(_in_heads(raw, 6, 8, 1))
+    refusal(lambda: load(faces), path, "encrypted")
+    path.write_bytes(_in_heads(raw, 8, 10, 9))
+    refusal(lambda: load(faces), path, "compression method is not supported")
+
+
+def _in_heads(raw: bytes, local: int, central: int, value: int) -> bytes:
+    """A zip archive with a byte changed in the heads of all members, in both places that say it."""
+    changed = bytearray(raw)
+    for mark, offset in ((b"PK\3\4", local), (b"PK\1\2", central)):
+        begin = -1
+        while (begin := raw.find(mark, begin + 1)) >= 0:
+            changed[begin + offset] = value
+    return bytes(changed)
 
 
 def test_sources(tmp_path, refusal):

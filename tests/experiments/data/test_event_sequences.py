@@ -157,6 +157,8 @@ def test_statistics_are_of_gaps_that_are_there():
     second = Events(np.array([[math.e**2]]), np.zeros((1, 1), int), None, np.zeros(1))
     found = gap_statistics(first, second)
     np.testing.assert_allclose(found, [(1 + math.e + math.e**2) / 3, 1, np.std([0, 1, 2])])
+    alike = first._replace(gap=np.full((1, 3), 0.3))
+    np.testing.assert_allclose(gap_statistics(alike), [0.3, math.log(0.3), 1])  # what a model divides by
 
 
 def test_sources_are_quoted_by_what_was_read(tmp_path):
@@ -237,7 +239,7 @@ def test_damaged_files_are_one_line_that_names_them(tmp_path, refusal, name, con
         (dict(offsets=(0, 7, 6)), "offsets do not run from 0"),
         (dict(offsets=(0.0, 4.0, 6.0)), "are not vectors"),
         (dict(offsets=(0,), times=(), marks=()), "no sequences"),
-        (dict(offsets=None), "no 'offsets"),
+        (dict(offsets=None), "expected arrays times and offsets, it has times, marks"),
         (dict(marks=(0, 1)), "2 marks for 6 times"),
         (dict(times=list("abcdef")), "damaged .npz file"),
         (dict(t_max=math.inf), "begins or ends at inf"),

@@ -91,7 +91,10 @@ def test_hdf5(tmp_path):
                 file["data"], file["label"] = points[own], np.array(own, np.uint8)[:, None] % 2
         write(tmp_path / f"{part}_files.txt", "\n".join(f"data/of/authors/{part}{n}.h5" for n in range(len(rows))))
     found = modelnet.load("hdf5", str(tmp_path), 8)
-    np.testing.assert_array_equal(found.train.points, points[:3])
+    np.testing.assert_array_equal(found.train.points[..., 2], points[:3, :, 1])  # up
+    np.testing.assert_array_equal(found.train.points[..., [1, 2, 0]], points[:3])
+    turn = np.linalg.lstsq(points[0], found.train.points[0], rcond=None)[0]
+    assert np.linalg.det(turn) == pytest.approx(1)  # no reflection
     assert found.train.label.tolist() == [0, 1, 0] and found.test.label.tolist() == [1, 0]
     with pytest.raises(DataError, match="clouds of 8 points, not of 9"):
         modelnet.load("hdf5", str(tmp_path), 9)

@@ -411,6 +411,28 @@ def test_an_optimizer_that_is_not_finite_ends_a_run(config, tmp_path, line, monk
     assert run(config, tmp_path / "clipped")[0].content["steps"] == 20
 
 
+def test_the_last_step_is_validated_and_kept_whatever_divides_it(config, tmp_path):
+    config.train.update(steps=3)  # validate_every and checkpoint_every are 2
+    result, _ = run(config, tmp_path / "run")
+    assert [step for step, _ in result.content["validation_losses"]] == [2, 3]
+    assert (tmp_path / "run" / "checkpoints" / "latest" / "3").is_dir()
+
+
+def test_a_validation_loss_is_the_mean_over_seeds(config, line, tmp_path):
+    config.train.update(seeds=3, select="last")
+    found = run(config, tmp_path / "run")[0].content
+    x, _ = sample_batch(line, jax.random.split(key_of(1000, "validate"))[0], 3.0, 2)
+    expected = found["metrics"]["trained/error"]["mean"] / 2 * np.mean(x**2)
+    np.testing.assert_allclose(found["validation_losses"][-1][1], expected, rtol=1e-4)
+
+
+def test_a_validation_loss_that_is_not_finite_ends_a_run(config, line, tmp_path, monkeypatch):
+    lost = dataclasses.replace(line, data=line.data | {"validation": np.float32(np.nan)})
+    monkeypatch.setattr(sys.modules["experiments.paper.line.experiment"], "build", lambda *given: lost)
+    with pytest.raises(Diverged, match="the validation loss is not finite at step 2"):
+        run(config, tmp_path / "run")
+
+
 def test_a_result_that_was_changed_is_refused(copy):
     content = json.loads((copy / "result.json").read_text())
     content["metrics"]["trained/error"]["mean"] += 1.0

@@ -177,6 +177,19 @@ def test_keys_differ_by_seed_purpose_and_step():
         key_of(0, "guess")
 
 
+def test_a_loss_draws_from_a_key_of_its_own_and_so_does_each_micro_batch(line):
+    def told(variables, batch, key):
+        kept = {"batch_stats": variables["batch_stats"]}
+        return variables["params"]["w"] ** 2, ({"drawn": jax.random.uniform(key)}, kept)
+
+    keyed = dataclasses.replace(line, loss=told)
+    state = make_init(keyed, OPTIMIZER)(jnp.uint32(3))
+    _, own = jax.random.split(key_of(3, "train", 0))
+    for parts, keys in ((1, own[None]), (4, jax.random.split(own, 4))):
+        _, metrics = make_step(keyed, OPTIMIZER, 16, micro_batches=parts)(state, line.data["train"])
+        np.testing.assert_allclose(metrics["drawn"], np.mean([jax.random.uniform(key) for key in keys]), rtol=1e-6)
+
+
 @pytest.mark.parametrize("flags, level", [("", 2), ("--xla_backend_optimization_level=0", None)])
 def test_flags_decide_before_ours_how_far_programs_are_optimised(line, flags, level, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", flags)

@@ -85,7 +85,7 @@ def test_scaling_is_that_of_the_training_data(folder):
     assert experiment.facts["waste"] < 1.4 and len(experiment.sizes.classes.classes) == 2
     drawn = sample_batch(experiment, jax.random.key(0), jax.device_put(experiment.data["train"]), 4)
     for slots in experiment.sizes.classes.classes:
-        batch = jax.vmap(lambda draws, slots=slots: experiment.sizes.fill(draws, slots, None))(drawn)
+        batch = jax.vmap(lambda draws, slots=slots: experiment.sizes.fill(draws, slots, None))(drawn).events
         assert batch.gap.shape == (4, slots) and (number(batch) > 0).all()
 
 
@@ -93,9 +93,9 @@ def test_an_event_counts_alike_in_batches_of_any_length_class(folder):
     """Of classes as often as they are drawn the loss is that of all events, and of a batch that of its parts."""
     config, experiment = built(folder, model="gru", data="mooc")
     variables, classes = drawn(experiment.init, jax.random.key(0)), experiment.sizes.classes
-    loss = jax.jit(lambda batch: experiment.loss(variables, batch, None)[0])
+    loss = jax.jit(lambda batch: experiment.loss(variables, events.Shown(batch, True), None)[0])
     total = jax.jit(lambda batch: experiment.model.apply(variables, batch, method="log_likelihood").total.sum())
-    parts = experiment.data["train"]
+    parts = experiment.data["train"].events
     found = np.dot(classes.probabilities, [loss(part) for part in parts])
     everything = -sum(total(part) for part in parts) / sum(number(part).sum() for part in parts)
     np.testing.assert_allclose(found, everything, rtol=1e-5)
@@ -105,15 +105,28 @@ def test_an_event_counts_alike_in_batches_of_any_length_class(folder):
     np.testing.assert_allclose(loss(batch), np.mean([loss(half) for half in halves]), rtol=1e-5)
 
 
+@pytest.mark.parametrize("data", ["mooc", "poisson"])
+def test_dropout_acts_on_what_is_trained_on_alone(folder, data):
+    _, experiment = built(folder, model="thp_mixture", data=data)
+    variables = jax.tree.map(lambda leaf: 3 * leaf, drawn(experiment.init, jax.random.key(0)))
+    for split, sampled in experiment.data.items():
+        batch = sample_batch(experiment, jax.random.key(1), sampled, 4)
+        if experiment.sizes:
+            batch = jax.vmap(lambda one: experiment.sizes.fill(one, experiment.sizes.classes.classes[-1], None))(batch)
+        loss = jax.jit(lambda key, batch=batch: experiment.loss(variables, batch, key)[0])
+        one, other = loss(jax.random.key(2)), loss(jax.random.key(3))
+        assert (one == other) == (split != "train"), split
+
+
 def test_every_test_sequence_is_judged_once(folder):
     """With a model that is not trained: sums over all sequences are those of each alone."""
     config, experiment = built(folder, model="gru", data="mooc")
     variables = drawn(experiment.init, jax.random.key(0))
     found = jax.jit(experiment.evaluate)(variables, experiment.data["test"], jax.random.key(1))
-    lengths = np.concatenate([number(part) for part in experiment.data["test"]])
+    lengths = np.concatenate([number(part) for part in experiment.data["test"].events])
     np.testing.assert_array_equal(found["number"], lengths)
     log_likelihood = jax.jit(lambda part: experiment.model.apply(variables, part, method="log_likelihood"))
-    expected = np.concatenate([log_likelihood(part).time.sum(-1) for part in experiment.data["test"]])
+    expected = np.concatenate([log_likelihood(part).time.sum(-1) for part in experiment.data["test"].events])
     np.testing.assert_allclose(found["time"], expected, rtol=1e-5)
     config.evaluation.tasks = 4
     again = events.build(config, split_evaluation(config.evaluation)[1], str(folder))
@@ -128,11 +141,12 @@ def test_pictures_are_of_sequences_of_all_lengths(folder):
     experiment = events.build(config, split_evaluation(config.evaluation)[1], str(folder))
     variables, test = drawn(experiment.init, jax.random.key(0)), experiment.data["test"]
     found = jax.jit(experiment.examples)(variables, test, jax.random.key(1))
-    counts = events._shares([len(part.rest) for part in test], 4)
-    short, long = (number(part)[:count].tolist() for part, count in zip(test, counts))
+    counts = events._shares([len(part.rest) for part in test.events], 4)
+    short, long = (number(part)[:count].tolist() for part, count in zip(test.events, counts))
     assert len(short) > 0 and len(long) > 0 and max(short) < min(long)
     assert found["mask"].sum(-1).tolist() == long + short and found["prediction_pit"].sum() == sum(long + short)
-    alone = experiment.model.apply(variables, jax.tree.map(lambda leaf: leaf[:1], test[0]), method="log_likelihood")
+    first = jax.tree.map(lambda leaf: leaf[:1], test.events[0])
+    alone = experiment.model.apply(variables, first, method="log_likelihood")
     np.testing.assert_allclose(found["prediction_time"][len(long), : short[0]], alone.time[0, : short[0]], rtol=1e-5)
 
 
@@ -210,6 +224,13 @@ def test_a_hawkes_process_that_explodes_is_refused():
     config = config_file.get_config("model=gru,data=hawkes,preset=tiny")
     config.task.branching = (((1.0,),), ((0.0,),))
     with pytest.raises(ConfigError, match="spectral radius"):
+        events.build(config, split_evaluation(config.evaluation)[1], None)
+
+
+def test_a_process_without_events_is_refused():
+    config = config_file.get_config("model=gru,data=poisson,preset=tiny")
+    config.task.rate = 1e-9
+    with pytest.raises(ConfigError, match="config.task: no event in 256 sequences"):
         events.build(config, split_evaluation(config.evaluation)[1], None)
 
 

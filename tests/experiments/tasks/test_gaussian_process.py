@@ -11,7 +11,7 @@ import scipy.stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from experiments.harness.size_classes import choose_classes
-from experiments.tasks.base import Task, marginals, oracle_log_likelihood
+from experiments.tasks.base import Task, marginals, oracle_log_likelihood, student_noise
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess, Hyperparameters
 from kvq_jax.models.points import Points
 
@@ -244,3 +244,15 @@ def test_marginals_forget_the_covariance_alone():
 def test_impossible_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(GP, **change)
+
+
+def test_parameters_and_positions_are_independent():
+    tasks = batch(GP)
+    drawn = [*map(np.asarray, tasks.truth), *np.asarray(tasks.context.x)[:, :3, 0].T]
+    assert np.abs(np.corrcoef(drawn) - np.eye(6)).max() < 0.07
+
+
+def test_every_number_has_a_scale_of_its_own():
+    """The fourth moment over the squared second: 3 of a normal, 3 (1/5) / (1/3)^2 with a uniform scale."""
+    noise = np.asarray(student_noise(jax.random.key(0), (0.0, 1.0), 1e4, (100_000,)), float)
+    assert np.mean(noise**4) / np.mean(noise**2) ** 2 == pytest.approx(5.4, rel=0.05)

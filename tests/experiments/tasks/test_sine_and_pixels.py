@@ -26,6 +26,7 @@ def test_sine_curves_are_sines_of_the_paper():
     residual = tasks.target.y[:500, :, 0] - np.einsum("tnd,dt->tn", basis[:500], np.stack([p, q]))
     assert np.abs(residual).max() < 1e-4
     amplitude, phase = np.hypot(p, q), np.arctan2(-q, p)
+    assert abs(np.corrcoef(amplitude, phase)[0, 1]) < 0.2
     assert amplitude.min() >= 0.1 and amplitude.max() <= 5 and abs(amplitude.mean() - 2.55) < 0.2
     assert phase.min() >= -1e-3 and phase.max() <= np.pi + 1e-3 and abs(phase.mean() - np.pi / 2) < 0.15
     assert tasks.target.x.min() >= -6 and tasks.target.x.max() < 6

@@ -249,6 +249,14 @@ def test_a_cache_grows_to_the_whole_context(name, dtype):
         close(grown, whole, tolerance)
 
 
+@pytest.mark.parametrize("name", ["np", "bnp"])
+def test_every_task_of_a_batch_draws_for_itself(name):
+    model, variables = made(name)
+    context, target = (Points(*(np.stack([rows, rows]) for rows in points(n, seed=n)[:2])) for n in (7, 4))
+    mean = jax.jit(lambda: model.apply(variables, context, target.x, key=KEY).mean)()
+    assert np.abs(mean[0] - mean[1]).max() > 1e-3
+
+
 @pytest.mark.parametrize("name", CACHED)
 def test_a_full_cache_takes_no_point_and_loses_none(name):
     model = CACHED[name]

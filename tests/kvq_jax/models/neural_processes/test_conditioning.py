@@ -293,3 +293,11 @@ def test_draws_are_no_integers_where_outputs_are(name):
         model, variables, Points(points(N).x, y), x, key=jax.random.key(0), block_size=2, num_samples=2
     )
     np.testing.assert_array_equal(draw(counts.astype(int)), draw(counts))
+
+
+def test_every_block_has_noise_of_its_own():
+    plain = jax.tree.map(np.copy, variables_of("lbanp"))
+    last = plain["params"]["predictor"]["layer_1"]
+    last["kernel"][:], last["bias"][:] = 0, 0  # N(0, 1) at every target
+    drawn = draws(MODELS["lbanp"], plain, points(N), points(M, seed=5), block_size=1, num_samples=500)
+    np.testing.assert_allclose(np.corrcoef(drawn.reshape(500, -1).T), np.eye(2 * M), atol=0.2)

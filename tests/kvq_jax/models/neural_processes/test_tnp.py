@@ -173,6 +173,7 @@ def test_likelihood_of_tnp_a_is_the_chain_of_its_predictions():
     """One pass with the outputs = one target at a time, with those before it in a cache."""
     model, (context, target) = TNPA(**SMALL | dict(num_layers=2), samples=3, permute=False), MASKED
     y, mean, std = run(model, variables_of(model), context, target.x, target.mask, method="rollout", key=KEY)
+    assert np.ptp((y - mean) / std, axis=-2).min() > 1e-3  # each target has noise of its own
     of_y = predictive.factorised(mean, std).log_prob(y)
     for sample in range(model.samples):
         chain = np.where(ASKED, of_y[sample], 0).sum(-1) / ASKED.sum(-1)
@@ -255,9 +256,10 @@ def test_noise_beside_outputs_that_are_integers_is_not(model):
 
 
 def test_dropped_outputs_of_the_context():
-    model = TNPND(**SMALL, drop_y=1.0)
-    one, other = (value(model, CONTEXT._replace(y=c * CONTEXT.y), method="loss", key=KEY) for c in (1, -7))
-    np.testing.assert_array_equal(one, other)  # all are dropped: they do not matter
+    for cls in (TNPD, TNPA, TNPND):
+        model = cls(**SMALL, drop_y=1.0)
+        one, other = (value(model, CONTEXT._replace(y=c * CONTEXT.y), method="loss", key=KEY) for c in (1, -7))
+        np.testing.assert_array_equal(one, other)  # all are dropped: they do not matter
     points = Points(np.zeros((9, 400, 3), np.float32), np.full((9, 400, 2), 7, np.float32))
     dropped = TNPD(**SMALL, drop_y=0.5).apply(variables_of(MODELS["tnpd"]), points, KEY, method="dropped").y
     np.testing.assert_allclose(np.mean(dropped == 7), 0.5, atol=0.03)
