@@ -41,7 +41,7 @@ def test_steps_are_a_range_where_runs_differ():
 
 
 def test_best_is_best_alone():
-    both = dataclasses.replace(TABLE, rows=[("A", [Cell(1.0, best=True)]), ("B", [Cell(1.0, best=True)])])
+    both = dataclasses.replace(TABLE, rows=[(name, [Cell(1.0, best=True), ""]) for name in "AB"])
     assert Numbers(lambda results: TABLE, []).best("A", "one", "AB")
     assert not Numbers(lambda results: TABLE, []).best("B", "one", "AB")
     assert not Numbers(lambda results: both, []).best("A", "one", "AB")
