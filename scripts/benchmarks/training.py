@@ -67,7 +67,7 @@ def trainer(
 
     def run():
         nonlocal state
-        state, metrics = compiled(state, data)
+        state, metrics, _ = compiled(state, data)
         return metrics
 
     return Trainer(run, compiled)
