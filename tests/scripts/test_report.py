@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments import catalogue
+from experiments.harness.experiment import DATA
 from experiments.harness.findings import said
 from experiments.harness.results import Result, load_results
 from experiments.harness.tables import render
@@ -85,6 +86,14 @@ def test_stored_numbers_of_figures_are_those_of_the_results(results, monkeypatch
         assert number.sub("", texts[0]) == number.sub("", texts[1]), told
         numbers = [np.array(number.findall(text), float) for text in texts]
         np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=told)
+
+
+def test_results_hold_no_data_of_others():
+    """As scripts.collect leaves them: no image, and no recorded sequence."""
+    for path in RESULTS.rglob("examples.npz"):
+        with np.load(path) as arrays:
+            held = [name for name in arrays.files if name.startswith(DATA) or arrays[name].dtype == np.uint8]
+        assert not held, f"{path}: {held}; scripts.collect leaves them out"
 
 
 def described(path: Path) -> tuple[str, str, str | None]:
