@@ -170,7 +170,12 @@ def test_table_2_and_figure_3_of_tiny_runs(result, tmp_path):
     assert (result.folder / "figure.png").stat().st_size > 10_000
     assert figures.figure3([induced, sab], tmp_path).stat().st_size > 10_000
     with (tmp_path / "figure3.csv").open() as file:
-        assert [row[0] for row in csv.reader(file)] == ["inducing points", "4"]
+        rows = list(csv.reader(file))
+    assert [row[:2] for row in rows[1:3]] == [["ISAB + PMA", "4"], ["SAB + PMA", ""]]
+    assert [row[:3] for row in rows[3:]] == [
+        ["SAB + PMA, the paper", "", "0.6037"],
+        ["rFF + PMA, the paper", "", "0.4572"],
+    ]
     with pytest.raises(UserError, match="Figure 3 needs results of set_transformer/counting"):
         figures.figure3([], tmp_path)
 
