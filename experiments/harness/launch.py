@@ -116,9 +116,9 @@ def launch(
         # before the work: files may change while it goes on
         placed = config.train.placement if training else None
         origin = {"device": device_name(placed)} | provenance(config.experiment)
-        facts = json.loads(json.dumps(facts))
-        first = dict(directory.origin({"facts": facts, **origin}) if directory else {"facts": facts, **origin})
-        if first.pop("facts") != facts:
+        now = {"facts": json.loads(json.dumps(facts)), **origin}
+        first = dict(directory.origin(now) if directory else now)
+        if first.pop("facts") != now["facts"]:
             raise UserError(f"{path} was begun with other data, see its origin.json: {AFRESH}")
         for what, told in _ORIGINS.items():
             if first[what] != origin[what]:

@@ -11,6 +11,8 @@ from experiments.regression.labels import METHODS, label, model_of
 MODELS = ("intention", "attention", "neural_process", "mlp", "maml")  # in the paper's order, which has no MAML here
 # A model in another form than the preset's own has a row of its own. Form -> what its name then has behind it.
 _FORMS = {"": "", "paper": ", the paper's form", "regression": ", few-shot regressor"}
+# Form -> what captions call models of it.
+_CALLED = {"paper": "models in the paper's form", "regression": "few-shot regressors"}
 
 Row = tuple[str, str]  # model, form
 
@@ -32,7 +34,7 @@ def of_one_cloud(results: Sequence[Result], experiment: str) -> dict[str, Result
 
 def own_form(result: Result) -> str:
     """What the models of its preset are whose names say no form."""
-    return "models in the paper's form" if result.preset == "paper" else "few-shot regressors"
+    return _CALLED[_own_form(result)]
 
 
 def model_name(result: Result) -> str:
@@ -92,8 +94,8 @@ def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Ite
     if first is None:
         raise Unsaid(f"no result on {task}")
     run = number.cell(first, "MSE").run
-    own = "paper" if run.preset == "paper" else "regression"
-    full = f", at its widths and after {run.steps} steps" if run.preset == "paper" else ""
+    own = _own_form(run)
+    full = f", at its widths and after {run.steps} steps" if own == "paper" else ""
     forms = {"paper": f"In the paper's form{full}", "regression": "As few-shot regressors of the same features"}
     for form, heading in forms.items():
         names = {model: _name((model, "" if form == own else form)) for model in MODELS if model != "maml"}
@@ -131,6 +133,10 @@ def _each_training(results: Sequence[Result], experiment: str) -> list[Result]:
 
 def _row(result: Result) -> Row:
     return model_of(result), _form(result)
+
+
+def _own_form(result: Result) -> str:
+    return "paper" if result.preset == "paper" else "regression"
 
 
 def _form(result: Result) -> str:

@@ -1,9 +1,14 @@
 """A small experiment with a known answer, on which the harness is tested without any model."""
 
+import sys
+import types
+
 import jax
 import jax.numpy as jnp
 import pytest
+from ml_collections import ConfigDict
 
+from configs import common
 from experiments.harness.experiment import Experiment
 
 
@@ -34,3 +39,20 @@ def line() -> Experiment:
 
     data = {split: jnp.float32(3.0) for split in ("train", "validation", "test")}
     return Experiment(init, sample, loss, evaluate, examples, data)
+
+
+@pytest.fixture
+def config(monkeypatch, line) -> ConfigDict:
+    module = types.SimpleNamespace(SECTIONS=(), build=lambda config, evaluation, data_dir: line)
+    monkeypatch.setitem(sys.modules, "experiments.paper.line.experiment", module)
+    every = dict(log_every=1, validate_every=2, checkpoint_every=2)
+    return ConfigDict(
+        {
+            "name": "paper/line",
+            "experiment": "paper.line",
+            "axes": {"preset": "tiny"},
+            "train": common.train(4, 2, select="best", **every),
+            "optimizer": common.optimizer("adam", 0.1),
+            "evaluation": common.evaluation(validation_batches=1),
+        }
+    )
