@@ -5,7 +5,7 @@ Every tables.py, figures.py and findings.py in the folder of an experiment is fo
     TABLES, FIGURES     '<paper>/<name>' -> a function of results (tables), of results and a folder (figures)
     FINDINGS            '<paper>/<name>' -> a function of results that yields sentences (harness/findings.py)
     CONFIGS             names of the configs of its own paper whose single runs it shows
-    run_table, run_figure    what shows one of them: results -> Table, (results, folder) -> Path
+    run_table, run_figure    what shows one of them: result -> Table, (result, folder) -> Path
 """
 
 import functools
@@ -35,8 +35,8 @@ def find(kind: str, name: str) -> Callable:
 
 def show(result: Result, folder: Path, console: Console) -> None:
     """Prints the table of one run and draws its figure into `folder`."""
-    console.print(_of_run("tables", result).run_table([result]).terminal())
-    console.print(f"figure {_of_run('figures', result).run_figure([result], folder)}", soft_wrap=True)
+    console.print(_of_run("tables", result).run_table(result).terminal())
+    console.print(f"figure {_of_run('figures', result).run_figure(result, folder)}", soft_wrap=True)
 
 
 def _of_run(kind: str, result: Result) -> ModuleType:

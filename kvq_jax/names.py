@@ -25,12 +25,12 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
     return f"unknown {what} {name!r}{hint}" + f" known: {', '.join(known) or 'none'}" * listed
 
 
-def choose(table: Mapping[str, Entry], name: str, what: str) -> Entry:
+def choose(table: Mapping[str, Entry], name: str, what: str, error: type[Exception] = ValueError) -> Entry:
     """The entry `name` of `table`.
 
     Raises:
-        ValueError: if there is none: see `unknown`.
+        error: if there is none: see `unknown`.
     """
     if name not in table:
-        raise ValueError(unknown(what, name, table))
+        raise error(unknown(what, name, table))
     return table[name]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from configs.neural_processes import gp
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 # Modules of scripts.benchmarks; main() of each measures and prints.
 _NAMES = (
@@ -43,16 +43,14 @@ def _run(argv: list[str]) -> None:
 def _main(argument: str) -> Callable[[], object]:
     """What measures NAME, or NAME:MODEL,...; raises UserError."""
     name, colon, models = argument.partition(":")
-    if name not in _NAMES:
-        raise UserError(unknown("benchmark", name, _NAMES))
+    choose(dict.fromkeys(_NAMES), name, "benchmark", UserError)
     main = importlib.import_module(f"scripts.benchmarks.{name}").main
     if not colon:
         return main
     if "models" not in inspect.signature(main).parameters:
         raise UserError(f"{argument}: the benchmark {name} has no models to choose from")
     for model in models.split(","):
-        if model not in gp.MODELS:
-            raise UserError(unknown("model", model, gp.MODELS))
+        choose(dict.fromkeys(gp.MODELS), model, "model", UserError)
     return functools.partial(main, models=models.split(","))
 
 

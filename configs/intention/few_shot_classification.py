@@ -41,8 +41,7 @@ from configs import common
 from kvq_jax.models import CLASSIFIERS
 from kvq_jax.nn import ENCODERS
 
-# Not MODELS: two steps of `paper` at full width are too slow for a test. A test of shapes takes their place.
-_MODELS = ("intention", "attention", "neural_process", "prototypes", "maml")
+MODELS = ("intention", "attention", "neural_process", "prototypes", "maml")
 # Encoder -> its row of ENCODERS, and its widths.
 _ENCODERS = {
     "conv4": ("conv", (64, 64, 64, 64)),
@@ -75,7 +74,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, encoder, covariance, kernel, latent, op, source, size, preset."""
     axes = common.parse_axes(
         arg,
-        model=_MODELS,
+        model=MODELS,
         encoder=_ENCODERS,
         covariance=COVARIANCES,
         kernel=KERNELS,
@@ -149,7 +148,7 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The cells of Tables 1 and 2."""
-    table1 = [{"model": model, "encoder": "conv4"} for model in _MODELS]
+    table1 = [{"model": model, "encoder": "conv4"} for model in MODELS]
     intentions = ({}, {"kernel": "gaussian"}, {"covariance": "within_class"})
     return table1 + [{"model": "intention", "encoder": "resnet12"} | own for own in intentions]
 

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from configs import common
 from configs.neural_processes import gp
 
-_MODELS = ("cmanp", "cmanp_and")
+MODELS = ("cmanp", "cmanp_and")
 SIZES = ("base", "1", "2", "8", "32")
 WIDTHS = ("base", "16", "32")
 # What 'base' is.
@@ -37,7 +37,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, study, latents, block_latents, width, preset. In it, `base` is a number."""
     axes = common.parse_axes(
         arg,
-        model=_MODELS,
+        model=MODELS,
         study=("sizes", "blocks"),
         latents=SIZES,
         block_latents=SIZES,
@@ -91,7 +91,7 @@ def sweep() -> list[dict[str, str]]:
     """The cells of all figures; two that come to the same numbers are one run."""
     sizes, widths = SIZES[1:], WIDTHS[1:]
     return [
-        *({"model": model, "study": "blocks"} for model in _MODELS),
+        *({"model": model, "study": "blocks"} for model in MODELS),
         {"study": "sizes"},
         *({"latents": size, "block_latents": size} for size in sizes),
         *({"block_latents": size} for size in sizes),

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from configs import common
 from configs.point_processes import events
 
-_MODELS = ("thp_mixture", "cmhp", "intention_hawkes", "gru")
+MODELS = ("thp_mixture", "cmhp", "intention_hawkes", "gru")
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
@@ -22,7 +22,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         axes=axes,
         models={
             name: events.get_config(f"model={name},data=hawkes,preset={axes['preset']}").model.to_dict()
-            for name in _MODELS
+            for name in MODELS
         },
         measurement=dict(events=(64, 256, 1024, 4096), num_marks=16, turns=5, budget_s=0.5),
     )

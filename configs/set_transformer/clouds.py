@@ -25,8 +25,7 @@ from configs import common
 from kvq_jax.models import SET_CLASSIFIERS
 from kvq_jax.nn import SET_FORMS
 
-# Not MODELS: their data must be there to take two steps of `paper`.
-_MODELS = ("rff_mean", "rff_max", "rff_pma", "isab16_mean", "isab16_max", "isab16_pma")
+MODELS = ("rff_mean", "rff_max", "rff_pma", "isab16_mean", "isab16_max", "isab16_pma")
 POINTS = ("100", "1000", "5000")
 # What 'base' is.
 BASES = {"preset=paper,points=100|1000": dict(data="hdf5"), "preset=paper": dict(data="off"), "": dict(data="surfaces")}
@@ -36,7 +35,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, points, preset, data, form, op."""
     axes = common.parse_axes(
         arg,
-        model=_MODELS,
+        model=MODELS,
         points=POINTS,
         preset=common.PRESETS,
         data=("base", "hdf5", "off", "surfaces"),

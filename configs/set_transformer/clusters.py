@@ -12,8 +12,7 @@ from ml_collections import ConfigDict
 from configs import common
 from configs.set_transformer import clustering
 
-# Not MODELS, of which a test makes two steps of `paper`: it makes them of clustering.py, without masked seeds.
-_MODELS = ("rff_mean", "rff_pma", "sab_pma", "isab16_pma")
+MODELS = ("rff_mean", "rff_pma", "sab_pma", "isab16_pma")
 _MOST = 6
 
 
@@ -21,7 +20,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, size, form, op."""
     axes = common.parse_axes(
         arg,
-        model=_MODELS,
+        model=MODELS,
         preset=common.PRESETS,
         size=("varying",),
         form=("code", "paper"),
@@ -43,4 +42,4 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The cells of the table."""
-    return [{"model": model} for model in _MODELS]
+    return [{"model": model} for model in MODELS]

@@ -18,15 +18,14 @@ from ml_collections import ConfigDict
 from configs import common
 from kvq_jax.models import IMAGE_CLASSIFIERS
 
-# Not MODELS: their data must be there to take two steps of `paper`.
-_MODELS = ("vgg",)
+MODELS = ("vgg",)
 # What 'base' is.
 BASES = {"preset=tiny": dict(data="digits"), "": dict(data="cifar100")}
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, data."""
-    axes = common.parse_axes(arg, model=_MODELS, preset=common.PRESETS, data=("base", "cifar100", "digits"))
+    axes = common.parse_axes(arg, model=MODELS, preset=common.PRESETS, data=("base", "cifar100", "digits"))
     axes = common.resolved(axes, BASES)
     config = dict(
         name="set_transformer/encoder",
@@ -64,4 +63,4 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The encoder."""
-    return [{"model": model} for model in _MODELS]
+    return [{"model": model} for model in MODELS]

@@ -25,8 +25,7 @@ from configs import common
 from kvq_jax.models import SET_NETWORKS
 from kvq_jax.nn import SET_FORMS
 
-# Not MODELS: their data must be there to take two steps of `paper`.
-_MODELS = (
+MODELS = (
     "rff_mean",
     "rffp_mean",
     "rffp_max",
@@ -49,7 +48,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: model, preset, data, images, form, op."""
     axes = common.parse_axes(
         arg,
-        model=_MODELS,
+        model=MODELS,
         preset=common.PRESETS,
         data=("base", "cifar100", "digits"),
         images=("seen", "unseen"),
@@ -116,4 +115,4 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The cells of the table."""
-    return [{"model": model} for model in _MODELS]
+    return [{"model": model} for model in MODELS]

@@ -17,7 +17,7 @@ def load(manifest: Manifest, data_dir: str | None) -> DataSet:
     or altered file. A found file that fails is refused; no other copy is tried in its place.
     """
     check_folder(manifest, data_dir)
-    return checked(manifest.quote, FORMATS[manifest.format](manifest, data_dir), manifest.image_shapes, data_dir)
+    return checked(manifest.quote, _idx_files(manifest, data_dir), manifest.image_shapes, data_dir)
 
 
 def check_folder(manifest: Manifest, data_dir: str | None) -> None:
@@ -58,7 +58,3 @@ def _idx_file(entry: dict, manifest: Manifest, data_dir):
     array = idx.decode(raw, path)  # before the checksum: "not an IDX file" tells more than "altered"
     verify(raw, path, entry["size"], entry["sha256"])
     return array
-
-
-# From the `format` of a manifest to function(manifest, data_dir) -> {split: {'image': array, 'label': array}}.
-FORMATS = {"idx": _idx_files}

@@ -19,7 +19,7 @@ from experiments.data.files import find, read_bytes
 from experiments.data.image_files import ImageFiles, images, readable
 from experiments.data.manifest import Manifest
 from experiments.harness.errors import first_line
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 PIXELS = 178, 218  # width and height of an image
 _ORIGINAL = (162_770, 19_867, 19_962)  # images of each partition
@@ -28,10 +28,7 @@ _TFDS_SPLITS = ("train", "validation", "test")
 CELEBA = Manifest(
     quote="CelebA",
     home="mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
-    image_shapes={},
-    format="JPEG",
     folders=["celeba", "."],
-    files={},
     tfds={"builder": "celeb_a", "fields": {"image": "image"}, "splits": dict(zip(_TFDS_SPLITS, _TFDS_SPLITS))},
 )
 
@@ -54,9 +51,7 @@ def load(source: str, data_dir: str | None, size: int, crop: bool) -> Faces:
     Raises DataError, one line, for an unknown source; for a list or image that is missing or damaged; for a list with
     an image twice or a partition without images.
     """
-    if source not in SOURCES:
-        raise DataError(unknown(f"source of {CELEBA.quote}", source, SOURCES))
-    files, partitions = SOURCES[source](data_dir)
+    files, partitions = choose(SOURCES, source, f"source of {CELEBA.quote}", DataError)(data_dir)
     return Faces(quote(partitions), images(files, sum(partitions), size, crop), partitions)
 
 

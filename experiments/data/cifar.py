@@ -11,13 +11,12 @@ from experiments.data.dataset import SPLITS, DataSet, checked
 from experiments.data.errors import DataError
 from experiments.data.files import read_bytes
 from experiments.data.manifest import Manifest
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 CIFAR_100 = Manifest(
     quote="CIFAR-100",
     home="www.cs.toronto.edu/~kriz/cifar.html",
     image_shapes={"train": [50_000, 32, 32, 3], "test": [10_000, 32, 32, 3]},
-    format="CIFAR-100 binary",
     folders=["cifar-100-binary", "cifar100", "."],
     files={split: [f"{split}.bin"] for split in SPLITS},
     tfds={
@@ -39,9 +38,7 @@ def load(source: str, data_dir: str | None) -> DataSet:
 
     Raises DataError, one line, for an unknown source and for data that is missing, damaged or no CIFAR-100.
     """
-    if source not in SOURCES:
-        raise DataError(unknown(f"source of {CIFAR_100.quote}", source, SOURCES))
-    return SOURCES[source](data_dir)
+    return choose(SOURCES, source, f"source of {CIFAR_100.quote}", DataError)(data_dir)
 
 
 def quote(labels: dict[str, np.ndarray]) -> str:

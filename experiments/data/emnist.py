@@ -10,7 +10,7 @@ from experiments.data import archive, idx, prepared
 from experiments.data.dataset import SPLITS, DataSet, checked
 from experiments.data.errors import DataError
 from experiments.data.manifest import Manifest
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 CLASSES = 47
 _ORIGINAL = {"train": 2400, "test": 400}  # images of each class
@@ -18,7 +18,6 @@ EMNIST = Manifest(
     quote="EMNIST (balanced)",
     home="www.nist.gov/itl/products-and-services/emnist-dataset",
     image_shapes={split: [CLASSES * count, 28, 28] for split, count in _ORIGINAL.items()},
-    format="IDX",
     folders=["emnist", "EMNIST/raw", "gzip", "."],
     files={
         split: {
@@ -44,9 +43,7 @@ def load(source: str, data_dir: str | None) -> DataSet:
 
     Raises DataError, one line, for an unknown source and for data that is missing, damaged or no EMNIST.
     """
-    if source not in SOURCES:
-        raise DataError(unknown(f"source of {EMNIST.quote}", source, SOURCES))
-    data = SOURCES[source](data_dir)
+    data = choose(SOURCES, source, f"source of {EMNIST.quote}", DataError)(data_dir)
     for fields in (data.train, data.test):
         fields["image"] = np.ascontiguousarray(fields["image"].transpose(0, 2, 1))
     return data

@@ -23,7 +23,7 @@ from experiments.data.errors import DataError
 from experiments.data.files import inside
 from experiments.data.image_class_sources import SOURCES, SPLITS, Classes, Source
 from experiments.data.image_files import readable
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 
 class Split(NamedTuple):
@@ -56,9 +56,7 @@ def load(source: str, data_dir: str | None, size: int, least: int = 1) -> ImageC
     Raises DataError, one line, for an unknown source; for a folder, list or image that is missing or damaged; for a
     split without classes, a class with fewer than `least` images, and a class that is in two splits.
     """
-    if source not in SOURCES:
-        raise DataError(unknown("source of image classes", source, SOURCES))
-    own = SOURCES[source]
+    own = choose(SOURCES, source, "source of image classes", DataError)
     if own.folder is None:
         found = own.find(None)
     elif data_dir is None:

@@ -19,7 +19,7 @@ from PIL import Image
 from experiments.data import celeba, emnist, sources
 from experiments.data.errors import DataError
 from experiments.data.image_files import resized
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 
 class ImageSet(NamedTuple):
@@ -59,9 +59,7 @@ def load(
     Raises DataError, one line, for unknown names, sizes that the images cannot give, classes that are not there, no
     image in a part, and data that is missing, damaged or altered.
     """
-    if name not in SETS:
-        raise DataError(unknown("image set", name, SETS))
-    own = SETS[name]
+    own = choose(SETS, name, "image set", DataError)
     if size not in own.sizes:
         sizes = " to ".join(map(str, sorted({own.sizes[0], own.sizes[-1]})))
         raise DataError(f"{name} at {size} pixels: a resolution that the data cannot give; its images give {sizes}")

@@ -4,9 +4,8 @@ A manifest holds
     quote         how to quote the data set, e.g. 'MNIST'
     home          where its originals are published, for the message about a missing file
     image_shapes  {'train': [n, H, W], 'test': [n, H, W]}
-    format        a key of archive.FORMATS
     folders       where to look, relative to --data_dir, in this order
-    files         what that format reads; for 'idx' {split: {field: file}}, with a file being
+    files         the IDX files, {split: {field: file}}, with a file being
                   {'names': accepted names, each also with .gz, 'size': bytes, 'sha256': hex digest},
                   size and digest of the *uncompressed* bytes, so that they hold for any compression of the file
     tfds          {'builder': name, 'fields': {ours: theirs}, 'splits': {ours: theirs}}
@@ -28,11 +27,10 @@ class Manifest:
 
     quote: str
     home: str
-    image_shapes: dict
-    format: str
     folders: list
-    files: dict
     tfds: dict
+    image_shapes: dict = dataclasses.field(default_factory=dict)
+    files: dict = dataclasses.field(default_factory=dict)
 
 
 def names() -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.data.errors import DataError
 from experiments.data.files import inside, read_bytes
 from experiments.harness.errors import first_line
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 _PARTS = ("train", "test")
 
@@ -41,11 +41,9 @@ def load(source: str, data_dir: str | None, points: int) -> ModelNet:
 
     Raises DataError, one line, for an unknown source, and for a folder or file that is missing or damaged.
     """
-    if source not in SOURCES:
-        raise DataError(unknown("source of ModelNet", source, SOURCES))
+    folder, read = choose(SOURCES, source, "source of ModelNet", DataError)
     if data_dir is None:
         raise DataError(f"source {source!r} reads a folder of ModelNet: pass --data_dir")
-    folder, read = SOURCES[source]
     with inside(data_dir, folder) as place:
         return read(place, points)
 

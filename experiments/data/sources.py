@@ -8,7 +8,7 @@ load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, r
 from experiments.data import archive, digits, manifest, prepared
 from experiments.data.dataset import DataSet
 from experiments.data.errors import DataError
-from kvq_jax.names import unknown
+from kvq_jax.names import choose
 
 
 def load(name: str, source: str, data_dir: str | None) -> DataSet:
@@ -18,16 +18,12 @@ def load(name: str, source: str, data_dir: str | None) -> DataSet:
               (None: TFDS's own); digits: not used
     Raises DataError, one line, for an unknown name or source and for data that is missing, unreadable or altered.
     """
-    if source not in SOURCES:
-        raise DataError(unknown("data source", source, SOURCES))
-    return SOURCES[source](name, data_dir)
+    return choose(SOURCES, source, "data source", DataError)(name, data_dir)
 
 
 def _digits(name, data_dir):
     del data_dir
-    if name != "digits":
-        raise DataError(unknown("data set of source 'digits'", name, ["digits"]))
-    return digits.load()
+    return choose({"digits": digits.load}, name, "data set of source 'digits'", DataError)()
 
 
 def _archive(name, data_dir):

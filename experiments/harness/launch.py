@@ -93,11 +93,12 @@ def launch(
       Diverged: the loss stopped being finite.
     """
     module = experiment_module(config)
-    check_sections(config, (*_EVERY_RUN, *(_TRAINING if hasattr(module, "build") else ()), *module.SECTIONS))
+    training = hasattr(module, "build")
+    check_sections(config, (*_EVERY_RUN, *(_TRAINING if training else ()), *module.SECTIONS))
     given = weights.load(Path(options.weights)) if options.weights else None
     if given:
         config = _with_weights(config, given, options.overrides)
-    if options.tensorboard and (given or not hasattr(module, "build")):
+    if options.tensorboard and (given or not training):
         raise UserError("--tensorboard: nothing is trained here")
     path = path or default_path(Path("runs"), config, options.overrides)
     if not options.restart:
@@ -105,7 +106,6 @@ def launch(
     if (path / "result.json").exists() and not options.restart:
         console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
         return _finished(path, console, show)
-    training = hasattr(module, "build")
     work, facts = _training(module, config, options, given) if training else (_measurement(module, config), {})
     wait_for_all("checked")
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
@@ -113,17 +113,7 @@ def launch(
     console.print(f"run folder {path}", soft_wrap=True)
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
-        # before the work: files may change while it goes on
-        placed = config.train.placement if training else None
-        origin = {"device": device_name(placed)} | provenance(config.experiment)
-        now = {"facts": json.loads(json.dumps(facts)), **origin}
-        first = dict(directory.origin(now) if directory else now)
-        if first.pop("facts") != now["facts"]:
-            raise UserError(f"{path} was begun with other data, see its origin.json: {AFRESH}")
-        for what, told in _ORIGINS.items():
-            if first[what] != origin[what]:
-                console.print(f"note: the run was begun with {told(first, origin)}", soft_wrap=True)
-                origin = origin | {"begun_with": first}
+        origin = _origin(directory, config, facts, console)  # before the work: files may change while it goes on
         outcome, examples = work(path, directory, console)
         content = {
             "name": config.name,
@@ -143,6 +133,25 @@ def launch(
                 show(result, path, console)
             console.print(f"finished in {progress.duration(time.monotonic() - started)}", highlight=False)
     return result
+
+
+def _origin(
+    directory: RunDirectory | None, config: ConfigDict, facts: Mapping[str, Any], console: Console
+) -> dict[str, Any]:
+    """What makes the run, with `begun_with` where something else began it, which is told.
+
+    Raises UserError where it was begun with other data.
+    """
+    placed = config.train.placement if "train" in config else None
+    origin = {"device": device_name(placed)} | provenance(config.experiment)
+    now = {"facts": json.loads(json.dumps(facts)), **origin}
+    first = dict(directory.origin(now) if directory else now)
+    if first.pop("facts") != now["facts"]:
+        raise UserError(f"{directory.path} was begun with other data, see its origin.json: {AFRESH}")
+    others = [told for what, told in _ORIGINS.items() if first[what] != origin[what]]
+    for told in others:
+        console.print(f"note: the run was begun with {told(first, origin)}", soft_wrap=True)
+    return origin | ({"begun_with": first} if others else {})
 
 
 def _differing(first: Mapping[str, str], now: Mapping[str, str]) -> str:

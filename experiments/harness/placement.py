@@ -17,6 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -223,6 +224,28 @@ def memory_bytes() -> int:
     """The memory of a device; on a CPU that of the machine."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats["bytes_limit"] if "bytes_limit" in stats else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_memory() -> int:
+    """Bytes that a program can still have: of the device, else of the machine, else all that `memory_bytes` finds."""
+    stats = jax.devices()[0].memory_stats()
+    if stats is not None:
+        return stats["bytes_limit"] - stats["bytes_in_use"]
+    if not (linux := Path("/proc/meminfo")).exists():
+        return memory_bytes()
+    (free,) = re.findall(r"MemAvailable: *(\d+) kB", linux.read_text())
+    return 1024 * int(free)
+
+
+def device_peak() -> int | None:
+    """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
+    statistics = jax.local_devices()[0].memory_stats()
+    return statistics and statistics.get("peak_bytes_in_use")
+
+
+def on_cpu() -> bool:
+    """Whether programs run on CPUs."""
+    return jax.default_backend() == "cpu"
 
 
 def is_writer() -> bool:

@@ -2,16 +2,13 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from experiments.harness import timing
-from experiments.harness.placement import memory_bytes
 from kvq_jax.ops.attention import scores_together
 
 
@@ -61,23 +58,6 @@ def seconds(program: Program, turns: int, budget_s: float, clock: str = "wall") 
     """
     times = timing.interleaved([program.call()], turns, budget_s, clock)
     return timing.seconds(times, 0)
-
-
-def device_peak() -> int | None:
-    """The most bytes that the first device ever held in this process; None where it keeps no count, as on a CPU."""
-    statistics = jax.local_devices()[0].memory_stats()
-    return statistics and statistics.get("peak_bytes_in_use")
-
-
-def free_memory() -> int:
-    """Bytes that a program can still have: of the device, else of the machine, else all that `memory_bytes` finds."""
-    stats = jax.devices()[0].memory_stats()
-    if stats is not None:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    if not (linux := Path("/proc/meminfo")).exists():
-        return memory_bytes()
-    (free,) = re.findall(r"MemAvailable: *(\d+) kB", linux.read_text())
-    return 1024 * int(free)
 
 
 def ones(tree: Any) -> Any:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import statistics
 import sys
 import zipfile
@@ -59,6 +60,13 @@ class Result:
     def overrides(self) -> dict[str, Any]:
         """Config key -> value given on the command line, such as {'train.steps': 20}; older results tell none."""
         return self.content.get("overrides", {})
+
+    @property
+    def command(self) -> str:
+        """The command line that makes it, without what it does not depend on, such as where the data lie."""
+        axes = ",".join(f"{axis}={value}" for axis, value in self.axes.items())
+        changed = [shlex.quote(f"--config.{key}={value}") for key, value in self.overrides.items()]
+        return " ".join(["python -m experiments.run --config", f"configs/{self.name}.py:{axes}", *changed])
 
     @property
     def code(self) -> str | None:

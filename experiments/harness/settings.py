@@ -13,6 +13,7 @@ from flax.core import FrozenDict
 from ml_collections import ConfigDict
 
 from experiments.harness.errors import ConfigError
+from kvq_jax import names
 from kvq_jax.domains import checked
 from kvq_jax.fields import knobs_of
 from kvq_jax.names import unknown
@@ -20,9 +21,7 @@ from kvq_jax.names import unknown
 
 def choose(table: Mapping[str, Any], name: str, where: str) -> Any:
     """table[name]. Raises ConfigError, which names the config key `where` and what it may be, for an unknown name."""
-    if name not in table:
-        raise ConfigError(unknown(where, name, table))
-    return table[name]
+    return names.choose(table, name, where, ConfigError)
 
 
 def build(cls: type, section: Mapping[str, Any], where: str, **given: Any) -> Any:

@@ -17,7 +17,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from experiments.harness.experiment import Experiment, PyTree, Variables
-from experiments.harness.placement import Placement
+from experiments.harness.placement import Placement, on_cpu
 from experiments.harness.prng import key_of
 
 
@@ -257,4 +257,4 @@ def _compiler_options() -> dict[str, int]:
     Flags in XLA_FLAGS win. `scripts.benchmark harness` prints what starting takes.
     """
     level = "xla_backend_optimization_level"
-    return {level: 2} if jax.default_backend() == "cpu" and level not in os.environ.get("XLA_FLAGS", "") else {}
+    return {level: 2} if on_cpu() and level not in os.environ.get("XLA_FLAGS", "") else {}

@@ -83,7 +83,7 @@ SIZES: dict[type[NeuralProcess], dict[str, Size]] = {
         "hidden": _rows("encoder.layers.0.linear1.weight"),
         "num_layers": _layers("encoder.layers"),
     },
-    tnp.MarginalProcess: {"dim_y": _outputs("predictor", each=2)},
+    tnp.PointwiseProcess: {"dim_y": _outputs("predictor", each=2)},
     lbanp.LevelProcess: {
         "dim_y": _outputs("predictor", each=2),
         "features": _rows("embedder.0.weight"),

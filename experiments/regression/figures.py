@@ -1,6 +1,6 @@
 """The figure of any run: its error, and its predictions beside the truth as curves, images or points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +40,8 @@ def line(model: str, phase: str) -> dict:
     return {"color": colour(model), "linestyle": LINES[phase], "linewidth": width, "label": phase}
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: its error by the number of observations or over training, and a few examples."""
-    (result,) = results
     model, arrays = model_of(result), result.examples
     draw, panels = _panels(result, arrays)
     figure, ((error, *axes),) = drawing.new_figure(1, 1 + len(panels), height=3.0)

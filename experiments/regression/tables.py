@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.harness.results import Result, drawn, facts, seeds_of, several
+from experiments.harness.results import Result, drawn, facts, seeds_of
 from experiments.harness.tables import Cell, Table, measured, median
 from experiments.regression.labels import METRICS, PHASES, by_count, label, measured_of, model_of
 
 _SHOWN_COUNTS = 5
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run. A row for each metric of each phase; columns are numbers of observations, or the mean and the median."""
-    (result,) = results
     names = measured_of(result)
     phases = [phase for phase in PHASES if any(name.startswith(f"{phase}/") for name in result.metrics)]
     counts = shown_counts(by_count(result, "trained"))
@@ -22,9 +21,9 @@ def run_table(results: Sequence[Result]) -> Table:
         for name in names
         for phase in phases
     ]
-    told = facts(results, next(name for name in result.metrics if name.startswith("trained/")))
+    told = facts([result], next(name for name in result.metrics if name.startswith("trained/")))
     caption = (
-        f"Preset {told['preset']}, {several(r.steps for r in results)} steps, {seeds_of(told)}; mean ± standard "
+        f"Preset {told['preset']}, {result.steps} steps, {seeds_of(told)}; mean ± standard "
         f"error over {drawn(told)} tasks."
     )
     observations = " by number of observations" if counts else ""

@@ -17,6 +17,7 @@ from experiments.harness.size_classes import Law, Size, Slots
 from experiments.tasks.base import Task, student_noise
 from kvq_jax.domains import Count, Natural, NotNegativeRange, Positive, PositiveRange, Range
 from kvq_jax.models.points import Points, whole_mask
+from kvq_jax.names import choose
 from kvq_jax.nn.predictions import JointNormal
 from kvq_jax.ops import kernels
 from kvq_jax.ops.linalg import cholesky, matmul
@@ -82,8 +83,7 @@ class GaussianProcess:
     max_points: Count
 
     def __post_init__(self):
-        if self.kernel not in KERNELS:
-            raise ValueError(f"unknown kernel {self.kernel!r} (known: {', '.join(KERNELS)})")
+        choose(KERNELS, self.kernel, "kernel")
         if not self.min_context <= self.max_context <= self.max_points - self.min_targets:
             raise ValueError(
                 f"min_context <= max_context <= max_points - min_targets does not hold for {self.min_context}, "

@@ -87,10 +87,8 @@ def checked_route(alpha: Scalar, route: str = "auto", form: str = "ridge") -> st
 
     Raises ValueError for an unknown route or form, a number alpha out of range, and 'pinv' with an alpha other than 0.
     """
-    if route not in ROUTES:
-        raise ValueError(f"unknown route {route!r}: expected one of {', '.join(ROUTES)}")
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}: expected one of {', '.join(FORMS)}")
+    choose(dict.fromkeys(ROUTES), route, "route")
+    choose(dict.fromkeys(FORMS), form, "form")
     if isinstance(alpha, numbers.Real):
         if not alpha >= 0 or (form == "informer" and alpha > 1):
             wanted = "in [0, 1]" if form == "informer" else ">= 0"

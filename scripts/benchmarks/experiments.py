@@ -27,7 +27,7 @@ from experiments.data import image_classes, sources
 from experiments.data.dataset import DataSet
 from experiments.harness import timing
 from experiments.harness.experiment import Experiment
-from experiments.harness.programs import free_memory
+from experiments.harness.placement import free_memory
 from experiments.intention.anomaly import data as anomaly_data
 from experiments.tasks.anomaly import Images
 from scripts.benchmarks import training

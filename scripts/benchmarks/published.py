@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from configs.neural_processes import gp
 from experiments.harness.errors import UserError
 from experiments.harness.placement import shares_of_cores
-from scripts.benchmarks import np, workers
+from scripts.benchmarks import np as neural_processes
+from scripts.benchmarks import workers
 
 _TURNS, _BUDGET_S, _LEAST_STEPS = 5, 3.0, 5
 
@@ -30,7 +31,7 @@ def main(models: Sequence[str] | None = None, preset: str = "paper", budget_s: f
     for model in models or ():
         if model not in released.MODELS:
             raise UserError(f"{model} has no released code")
-    rate = np.matmul_rate(budget_s)
+    rate = neural_processes.matmul_rate(budget_s)
     print(
         f"beside the released operations, torch {torch.__version__}: preset {preset}, batch 16, float32, milliseconds "
         f"a step; (800 x 64) (64 x 256): {rate / 1e9:.0f} GFLOP/s on all cores"
@@ -59,7 +60,7 @@ def train(model: str, threads: int, budget_s: float) -> None:
 
 def _line(model: str, preset: str, budget_s: float) -> str:
     shares = shares_of_cores()
-    ours = [workers.start(np.train, model, preset, "protocol", budget_s, cores=cores) for cores in shares]
+    ours = [workers.start(neural_processes.train, model, preset, "protocol", budget_s, cores=cores) for cores in shares]
     on_one = workers.start(train, model, 1, budget_s, cores=shares[0])
     on_all = workers.start(train, model, len(shares), budget_s, cores=set().union(*shares))
     workers.wait([*ours, on_one, on_all])

@@ -21,6 +21,7 @@ from flax import linen as nn
 
 from configs.set_transformer import clustering
 from experiments.harness import programs, settings, timing
+from experiments.harness.placement import free_memory
 from experiments.set_transformer.clustering import host
 from experiments.tasks.mixtures import Mixtures
 from kvq_jax.models import SET_NETWORKS
@@ -82,7 +83,7 @@ def block_lines(n: int, width: int, budget_s: float) -> list[str]:
 def step_of(block: nn.Module, n: int, width: int) -> Step:
     """A step of a block on one set of n elements, compiled."""
     program = step_program(block, n, width)
-    fits = programs.memory(program) < programs.free_memory()
+    fits = programs.memory(program) < free_memory()
     return Step(functools.partial(program.compiled, *program.arguments), programs.operations(program), fits)
 
 

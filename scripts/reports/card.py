@@ -1,6 +1,5 @@
 """A released model: the weights of a finished run, and a card that says what they are and how well they do."""
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,14 +34,12 @@ def place_of(result: Result, folder: Path) -> Path:
 
 def _card(result: Result, place: Path, model: type) -> Iterator[str]:
     content, config = result.content, result.config
-    seeds, axes = content["seeds"], ",".join(f"{axis}={value}" for axis, value in result.axes.items())
-    changed = [shlex.quote(f"--config.{key}={value}") for key, value in result.overrides.items()]
-    command = " ".join(["python -m experiments.run --config", f"configs/{result.name}.py:{axes}", *changed])
+    seeds = content["seeds"]
     yield f"# {model.__name__}, {result.name}\n"
     yield "```python"
     yield f'import kvq_jax\n\ntrained = kvq_jax.load("{place}")'
     yield "```\n"
-    yield f"- made by: `{command}`"
+    yield f"- made by: `{result.command}`"
     yield f"- config: {content['config_hash']}; code: {result.code}; device: {result.device}"
     for section in ("task", "data"):
         if config.get(section):
@@ -53,7 +50,7 @@ def _card(result: Result, place: Path, model: type) -> Iterator[str]:
     yield f"- versions: {', '.join(f'{name} {version}' for name, version in content['versions'].items() if version)}\n"
     if any(row.cls is model for row in MODELS.values()):
         yield "This computes the numbers of this seed again (with `--data_dir` where the data are in a folder):\n"
-        yield f"```\n{command} --weights {place}\n```\n"
+        yield f"```\n{result.command} --weights {place}\n```\n"
     yield "| metric | this seed | all seeds | standard error | n |"
     yield "| --- | --- | --- | --- | --- |"
     for name, told in result.metrics.items():

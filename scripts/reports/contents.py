@@ -110,8 +110,7 @@ def made(cell: Cell) -> str:
     facts = [
         f"preset {cell.run.preset}, {cell.run.steps} steps, seeds {', '.join(map(str, content['seeds']))}",
         f"code {content['code_version']} on {cell.run.device}, {content['wall_time_s']:.0f} s",
-        *(f"--config.{key}={value}" for key, value in cell.run.overrides.items()),
-        f"python -m experiments.run --config {_config(cell.run.name, cell.run.axes)}",
+        cell.run.command,
     ]
     return "\n".join(facts)
 

@@ -1,6 +1,5 @@
 """Runs of a sweep in processes of their own: how they are started, watched and ended, and what their end says."""
 
-import fcntl
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 from experiments.harness import ending, placement
 from experiments.harness.errors import Diverged, UserError
 from experiments.harness.results import load_results
+from experiments.harness.run_directory import locked
 
 PATIENCE_S = 30.0  # of a sweep, for who is still in a run folder
 _TRY_EVERY_S, _LOOK_EVERY_S = 0.2, 1.0
@@ -80,10 +80,9 @@ def wait_until_free(path: Path, patience_s: float, watch: Callable[[], None] = l
     """Waits until no process holds the run folder, or patience ends: one of a killed sweep may leave late."""
     waited_until = time.monotonic() + patience_s
     while (path / "lock").exists() and time.monotonic() < waited_until:
-        with (path / "lock").open("r+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError:
-                watch()
-                time.sleep(_TRY_EVERY_S)
+        try:
+            locked(path).close()
+            return
+        except UserError:
+            watch()
+            time.sleep(_TRY_EVERY_S)

@@ -1,10 +1,10 @@
 """Runs out of sight: moved where no table looks, never deleted."""
 
-import fcntl
 from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.harness.errors import UserError
+from experiments.harness.run_directory import locked
 
 _TRASH = ".old-runs"  # load_results reads nothing below a name with '.old-'
 
@@ -31,13 +31,10 @@ def _locked(folder: Path):
     """The lock of a run folder, held. Raises UserError."""
     if not all((folder / name).is_file() for name in ("config.json", "lock")) or folder.is_symlink():
         raise UserError(f"{folder} is no run folder: nothing was moved")
-    lock = (folder / "lock").open("r+")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise UserError(f"another process is running in {folder}: nothing was moved") from error
-    return lock
+        return locked(folder)
+    except UserError as error:
+        raise UserError(f"{error}: nothing was moved") from error
 
 
 def _move(folder: Path, root: Path) -> Path:

@@ -14,10 +14,10 @@ from experiments.harness.tables import Table
 
 
 def module(label: str, **attributes) -> types.SimpleNamespace:
-    def run_table(results):
-        return Table(f"{label}:{len(results)}", ["a"], [], "")
+    def run_table(result):
+        return Table(f"{label}:{result.name}", ["a"], [], "")
 
-    def run_figure(results, folder):
+    def run_figure(result, folder):
         return folder / f"{label}.png"
 
     return types.SimpleNamespace(run_table=run_table, run_figure=run_figure, **attributes)
@@ -45,7 +45,7 @@ def test_a_run_is_shown_by_its_name_then_by_its_experiment_then_by_the_default(m
         ("paper/any", "paper.none", "default"),
     ):
         told = shown(monkeypatch, name, experiment, **modules)
-        assert f"{expected}:1" in "".join(told.split()) and f"figure out/{expected}.png" in told
+        assert f"{expected}:{name}" in "".join(told.split()) and f"figure out/{expected}.png" in told
 
 
 @pytest.mark.parametrize("kind", ["tables", "figures"])

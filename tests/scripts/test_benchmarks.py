@@ -143,7 +143,7 @@ def test_operations_of_a_block_grow_with_its_set_or_with_the_square():
 
 def test_what_does_not_fit_in_memory_is_said(monkeypatch):
     monkeypatch.setattr(sets, "_BLOCKS", {})
-    monkeypatch.setattr(sets.programs, "free_memory", lambda: 0)
+    monkeypatch.setattr(sets, "free_memory", lambda: 0)
     assert "does not fit in memory" in sets.block_lines(10, 8, 0)[0]
 
 

@@ -1,6 +1,5 @@
 """The picture of one run of set anomaly detection: a few test sets, with the predicted probability of each image."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.harness import drawing
@@ -11,9 +10,8 @@ CONFIGS = (EXPERIMENT,)
 _SHOWN = 6  # sets
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One set in each line, see drawing.draw_anomalies."""
-    (result,) = results
     arrays = result.examples
     images, probabilities = arrays["image"][:_SHOWN], arrays["trained/prediction"][:_SHOWN]
     figure = drawing.draw_anomalies(images, arrays["anomaly"], probabilities)

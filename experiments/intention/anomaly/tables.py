@@ -40,9 +40,8 @@ def table3(results: Sequence[Result]) -> Table | None:
     return _table(found, list(MODELS), LAYERS) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its accuracy beside the paper's."""
-    (result,) = results
     model, depth = _place(result)
     return _table({(model, depth): result}, [model], (depth,))
 

@@ -49,9 +49,8 @@ def figure14(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure14.png", columns, rows)
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run at a glance: its loss on validation classes, and an episode of test classes with its answers."""
-    (result,) = results
     cell = tables.percent(result)
     figure, axes = drawing.new_figure(1, 2, width=4.6, height=3.4, width_ratios=(1, 2.4))
     curve, pictures = axes[0]

@@ -91,9 +91,8 @@ def chosen(results: Sequence[Result], encoders: Sequence[str]) -> dict[tuple[Row
     return comparable(own, EXPERIMENT, lambda result: (row_of(result), result.axes["latent"]), data, variant)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its accuracy beside the paper's."""
-    (result,) = results
     row, encoder = row_of(result), result.axes["encoder"]
     paper = next((PAPER[number] for number, encoders in ENCODERS.items() if encoder in encoders), {})
     return _accuracies({row: result}, [row], paper, "")

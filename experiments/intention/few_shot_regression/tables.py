@@ -1,10 +1,10 @@
 """Tables of few-shot regression (Intention paper, Section 5.1): the numbers of Figure 7."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
-from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name, steps_by_name
+from experiments.harness.tables import BEST, Cell, Table, mark_best, measured, median
 from experiments.regression.labels import PHASES, by_count, label, model_of
 from experiments.regression.tables import shown_counts
 
@@ -27,34 +27,42 @@ def few_shot_results(results: Sequence[Result], experiment: str) -> dict[str, Re
     return {model: by_model[model] for model in MODELS if model in by_model}
 
 
-def run_table(results: Sequence[Result], models: Sequence[str] = ()) -> Table:
-    """Mean squared error against the number of observations: the numbers of Figure 7 for one task.
+def run_table(result: Result) -> Table:
+    """Mean squared error against the number of observations."""
+    return _table({model_of(result): result}, [model_of(result)])
 
-    Args:
-      results: one for each model, at least one.
-      models: the models that get a row; those without a result get missing cells. Default: those of the results.
-    """
-    by_model = {model_of(result): result for result in results}
-    models, first = models or list(by_model), results[0]
+
+def _table(by_model: Mapping[str, Result], models: Sequence[str]) -> Table:
+    """The numbers of Figure 7 for one task: a row for each of `models`; one without a result gets missing cells."""
+    results = list(by_model.values())
+    first = results[0]
     shown = shown_counts(by_count(first, "trained"))
     rows = []
-    for phase in PHASES:
-        columns = [_column(by_model, models, phase, count) for count in shown]
-        rows += [(f"{label(model)}, {phase}", list(cells)) for model, cells in zip(models, zip(*columns))]
+    for phase, told_by in ((PHASES[0], measured), (PHASES[0], median), (PHASES[1], measured)):
+        name = f"{phase}, median" if told_by is median else phase
+        columns = [_column(by_model, models, phase, count, told_by) for count in shown]
+        rows += [(f"{label(model)}, {name}", list(cells)) for model, cells in zip(models, zip(*columns))]
     rows.append(("the paper's Figure 7", ["(curve)"] * len(shown)))
     told = facts(results, f"trained/mse@{shown[0]}")
-    best = f", {BEST}, trained and untrained apart" if len(models) > 1 else ""
+    best = f", {BEST} of the same kind" if len(models) > 1 else ""
+    named = {label(model): result for model, result in by_model.items()}
     caption = (
-        f"Preset {told['preset']}, {several(result.steps for result in results)} steps, {seeds_of(told)}; mean "
-        f"± standard error over {drawn(told)} tasks{best}. The paper prints no numbers for this figure."
+        f"Preset {told['preset']}, {steps_by_name(named)}, {seeds_by_name(named)}; mean ± standard error and, as few "
+        f"tasks have most of the error, median over {drawn(told)} tasks{best}. The paper prints no numbers for it."
     )
     title = f"{task_name(first)}: MSE against number of observations"
     return Table(title, ["model", *map(str, shown)], rows, caption, facts=told)
 
 
-def _column(by_model: dict[str, Result], models: Sequence[str], phase: str, count: int) -> list[Cell]:
+def _column(
+    by_model: Mapping[str, Result],
+    models: Sequence[str],
+    phase: str,
+    count: int,
+    told_by: Callable[[Mapping | None], Cell],
+) -> list[Cell]:
     curves = [by_count(by_model[model], phase) if model in by_model else {} for model in models]
-    cells = [measured(curve.get(count)) for curve in curves]
+    cells = [told_by(curve.get(count)) for curve in curves]
     return mark_best(cells) if len(cells) > 1 else cells
 
 
@@ -65,7 +73,7 @@ def _source(result: Result) -> int:
 
 def _figure7(experiment: str, results: Sequence[Result]) -> Table | None:
     chosen = few_shot_results(results, experiment)
-    return run_table(list(chosen.values()), MODELS) if chosen else None
+    return _table(chosen, MODELS) if chosen else None
 
 
 TABLES = {f"intention/figure7_{name}": functools.partial(_figure7, name) for name in ("sine", "pixels")}

@@ -84,9 +84,8 @@ def figure11(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure11.png", ["model", "mse_of_the_cloud"], errors.items())
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: its error over training, and one point cloud."""
-    (result,) = results
     model, arrays = model_of(result), result.examples
     figure, ((errors, *clouds),) = drawing.new_figure(1, 3, width=2.9, height=3.0)
     _draw_errors(errors, {model: result})

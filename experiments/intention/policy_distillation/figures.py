@@ -95,9 +95,8 @@ def figure9(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure9.png", ["predictions_of", *numbers], rows)
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: two environments, and predicted against true coordinates."""
-    (result,) = results
     model, arrays = model_of(result), result.examples
     figure, axes = drawing.new_figure(1, 3, width=2.8, height=2.9)
     for environment, axis in zip(range(len(arrays["target"])), axes[0][:2]):

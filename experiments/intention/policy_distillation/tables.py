@@ -2,6 +2,8 @@
 
 import functools
 
+from experiments.harness.results import Result
+from experiments.harness.tables import Table
 from experiments.intention.closed_form import error_table, table_of
 
 _WORDS = dict(
@@ -9,6 +11,11 @@ _WORDS = dict(
     figure="Figure 9",
     note="To predict the mean of all targets has an MSE of 1.",
 )
-# One run: its error beside those of the methods that know the task.
-run_table = functools.partial(error_table, **_WORDS)
+
+
+def run_table(result: Result) -> Table:
+    """One run: its error beside those of the methods that know the task."""
+    return error_table([result], **_WORDS)
+
+
 TABLES = {"intention/figure9": functools.partial(table_of, experiment="policy_distillation", **_WORDS)}

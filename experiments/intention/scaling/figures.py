@@ -52,9 +52,8 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure3.png", columns, rows)
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: predicted against true weights, every coordinate of the example tasks."""
-    (result,) = results
     model, arrays = model_of(result), result.examples
     figure, ((axis,),) = drawing.new_figure(1, 1, width=3.6, height=3.6)
     drawing.draw_against(axis, arrays["weights"], arrays["trained/prediction"], color=colour(model), markersize=4)

@@ -103,12 +103,11 @@ def figure3_steps(results: Sequence[Result]) -> Table | None:
     return Table("Least squares, by the number of steps", columns, rows, caption, facts=told)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its error beside that of least squares itself."""
-    (result,) = results
     names = {"trained/mse": label(model_of(result)), "trained/least_squares_mse": "least squares (oracle)"}
     rows = [(name, [measured(result.metrics[of]), median(result.metrics[of])]) for of, name in names.items()]
-    told = facts(results, "trained/mse")
+    told = facts([result], "trained/mse")
     caption = (
         f"Squared error of a weight (variance 1) over {told['n']} tasks; preset {result.preset}. The search "
         f"for a size ends at a mean of {result.config['evaluation']['threshold']:g}."

@@ -111,9 +111,8 @@ def figure15(result: Result) -> Drawn:
 _DRAW = {"4": figure4, "5": figure5, "15": figure15}
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """The figure that one run measures."""
-    (result,) = results
     return _save(result, folder, "figure")
 
 

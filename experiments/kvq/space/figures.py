@@ -18,9 +18,8 @@ def space(results: Sequence[Result], folder: Path) -> Path:
     return _draw(found[EXPERIMENT], folder, "space")
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """The same of one run."""
-    (result,) = results
     return _draw(result, folder, "figure")
 
 

@@ -26,9 +26,8 @@ _COLUMNS = ["panel", "kernel", "size", "log_likelihood", "sem_of_gap", "oracle",
 Rows = list[tuple]
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: the functions of Figure 9 above, those of Figure 10 below."""
-    (result,) = results
     figure, axes = drawing.new_figure(len(curves.PLACES), len(curves.FUNCTIONS), height=2.3, sharex=True, sharey="col")
     for place, label in enumerate(curves.PLACES):
         _draw_curves(axes[place], result.examples, place, label)

@@ -13,10 +13,9 @@ CONFIGS = ("neural_processes/analyses",)
 SIZES = ("latents", "block_latents", "width")  # the axes that hold sizes
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: the table of neural_processes/gp, and the likelihoods with blocks of each size."""
-    (result,) = results
-    table, evaluation = gp.run_table(results), result.config["evaluation"]
+    table, evaluation = gp.run_table(result), result.config["evaluation"]
     rows = list(table.rows)
     for kernel in evaluation["kernels"]:
         for size in evaluation["block_sizes"]:

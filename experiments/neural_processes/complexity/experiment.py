@@ -13,7 +13,8 @@ from ml_collections import ConfigDict
 
 from experiments.harness import settings
 from experiments.harness.evaluation import Summary, single
-from experiments.harness.programs import Program, device_peak, memory, seconds
+from experiments.harness.placement import device_peak
+from experiments.harness.programs import Program, memory, seconds
 from experiments.neural_processes.complexity import programs
 from kvq_jax.domains import Count, Natural, NotNegative
 from kvq_jax.models import family

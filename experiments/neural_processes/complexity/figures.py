@@ -46,9 +46,8 @@ def of_paper(results: Sequence[Result], folder: Path, number: int) -> Path:
     return _drawn(run, panels, folder / f"figure{number}.png", width)
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(run: Result, folder: Path) -> Path:
     """One run: a panel for each series."""
-    (run,) = results
     panels = [Panel(((name,),), name, series["vary"]) for name, series in run.config["series"].items()]
     return _drawn(run, panels, folder / "figure.png", width=3.2)
 

@@ -105,12 +105,11 @@ def times(results: Sequence[Result]) -> Table | None:
         "CMANP-AND draws one sample by blocks when it is queried."
     )
     title = "Time of neural processes (beside the CMANP paper, Figures 3 and 8)"
-    return dataclasses.replace(run_table([run]), title=title, caption=caption)
+    return dataclasses.replace(run_table(run), title=title, caption=caption)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(run: Result) -> Table:
     """One run: all its numbers, a column for each size of each series."""
-    (run,) = results
     columns = [(name, size) for name, series in run.config["series"].items() for size in series["sizes"]]
     rows = [(MODELS[model].label, [number(run, *column, model) for column in columns]) for model in models_of(run)]
     caption = f"Memory in MiB, time in milliseconds on {run.content['device']}; preset {run.preset}."

@@ -20,6 +20,7 @@ from experiments.tasks import has_oracle, oracle_log_likelihood
 from experiments.tasks.gaussian_process import KERNELS, GaussianProcess
 from kvq_jax.domains import Count, Increasing
 from kvq_jax.models import Points, family
+from kvq_jax.names import choose
 
 SECTIONS = ("task", "model")
 
@@ -35,9 +36,10 @@ class Evaluation:
     example_points: Count  # positions of its curves
 
     def __post_init__(self):
-        unknown = [kernel for kernel in self.kernels if kernel not in KERNELS]
-        if unknown or not self.kernels:
-            raise ValueError(f"kernels must be some of {', '.join(KERNELS)}, got {self.kernels}")
+        for kernel in self.kernels:
+            choose(KERNELS, kernel, "kernel")
+        if not self.kernels:
+            raise ValueError(f"kernels must be some of {', '.join(KERNELS)}, got none")
         if not self.example_counts:
             raise ValueError("example_counts must be numbers, got none")
 

@@ -28,9 +28,8 @@ _LINE, _BROKEN = dict(linewidth=1.4), dict(linewidth=1.0, linestyle="--")
 _PREDICTION = "trained/prediction"  # among the examples of a result
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: a function of each kernel (rows) seen through more and more of its points (columns)."""
-    (result,) = results
     arrays, kernels = result.examples, result.config["evaluation"]["kernels"]
     shape = len(kernels), len(arrays["counts"])
     figure, axes = drawing.new_figure(*shape, width=3.4, height=2.3, sharex=True, sharey="row")

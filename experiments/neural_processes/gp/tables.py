@@ -83,9 +83,8 @@ def table4(results: Sequence[Result]) -> Table | None:
     return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption, error="±", facts=told)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its likelihoods on each kernel beside the oracle's and the paper's."""
-    (result,) = results
     model = result.axes["model"]
     kernels = result.config["evaluation"]["kernels"]
     metrics = ("target", f"oracle_{kind(model)}", f"gap_{kind(model)}")
@@ -94,7 +93,7 @@ def run_table(results: Sequence[Result]) -> Table:
         ours = [log_likelihood(result, f"{kernel}/{metric}") for metric in metrics]
         paper = printed(TABLE4, model, kernel) if result.name == CONFIGS[0] else "-"
         rows.append((KERNELS[kernel], [*ours, paper]))
-    told = facts(results, f"trained/{kernels[0]}/target")
+    told = facts([result], f"trained/{kernels[0]}/target")
     caption = (
         f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} "
         f"steps (the paper: 100000). Oracle: the {kind(model)} likelihood of the true kernel."

@@ -31,9 +31,8 @@ _MARKERS = "os^DvPX"
 Runs = Mapping[str, Result]  # how a run is named in a picture -> its result
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: images seen through more and more of their pixels; mean, standard deviation and samples."""
-    (result,) = results
     figure = _completions({MODELS[result.axes["model"]].label: result}, tables.title(result))
     return drawing.save(figure, folder / "figure.png")
 

@@ -130,9 +130,8 @@ def _on_images(result: Result) -> bool:
     return own and result.axes["data"] != "gp" and result.axes["attention"] == "own"
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its likelihoods on each part, by number of observed pixels, beside the references' and the paper's."""
-    (result,) = results
     model, data, counts = result.axes["model"], result.axes["data"], result.config["evaluation"]["counts"]
     own = parts(result)
     reference = "reference_gp_joint" if kind(model) == "joint" else "reference_gp"

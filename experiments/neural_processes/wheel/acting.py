@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
+from experiments.harness.placement import on_cpu
 from experiments.tasks.wheel import Wheel
 from kvq_jax.models.neural_processes import NeuralProcess, has_cache, has_state
 from kvq_jax.models.points import Points
@@ -102,7 +103,7 @@ def at_once(model: NeuralProcess) -> float:
     """Seeds that may play at once: more would be slower."""
     if has_state(model):
         return math.inf
-    return _ON_CPU if jax.default_backend() == "cpu" else _ELSEWHERE
+    return _ON_CPU if on_cpu() else _ELSEWHERE
 
 
 def play(agent: Agent, wheel: Wheel, key: Array, exploration: float) -> Array:

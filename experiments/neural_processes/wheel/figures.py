@@ -1,6 +1,5 @@
 """Figures of the wheel bandit from results."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,8 @@ CONFIGS = tables.CONFIGS
 _COLOURS = np.array([drawing.GREY, drawing.RED, drawing.BLUE, drawing.GREEN, drawing.AMBER])  # of the arms
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run, its first example seed: above, the rounds in the colours of the arms pulled; below, the regret."""
-    (result,) = results
     arrays, deltas = result.examples, result.config["evaluation"]["deltas"]
     wheel, arms = Wheel(arrays["x"][0], arrays["reward"][0], arrays["best"][0]), arrays["trained/prediction"][0]
     regret = np.asarray(acting.regret(wheel, arms)).cumsum(-1)

@@ -35,9 +35,9 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
     )
     yield Finding(
         f"The policy '{REFERENCES['quadrant']}' learns nothing and has {narrow:.1f} and {wide:.0f} ({reading}). Less "
-        f"than it at {regrets.narrow}: {_named(name for name, (a, _) in models.items() if a < narrow)}; less "
-        f"at {regrets.wide}, by a percent or more: {_named(name for name, (_, b) in models.items() if b <= wide - 1)}; "
-        f"within a percent of it there: {_named(name for name, (_, b) in models.items() if abs(b - wide) < 1)}."
+        f"than it at {regrets.narrow}: {listed([name for name, (a, _) in models.items() if a < narrow])}; less at "
+        f"{regrets.wide}, by a percent or more: {listed([name for name, (_, b) in models.items() if b <= wide - 1])}; "
+        f"within a percent of it there: {listed([name for name, (_, b) in models.items() if abs(b - wide) < 1])}."
     )
     if reading == PUBLISHED:
         yield from _by_heart(results)
@@ -117,7 +117,7 @@ def _beside(ours: _Regrets, published: _Regrets) -> Iterator[Finding]:
     if pairs:
         yield Finding(
             f"Beside {PUBLISHED}, whose models were trained apart from these, {len(fewer)} of {len(pairs)} models have "
-            f"less regret at {ours.narrow}, by more than the joint deviation: {_named(fewer)}."
+            f"less regret at {ours.narrow}, by more than the joint deviation: {listed(fewer)}."
         )
 
 
@@ -139,7 +139,7 @@ def _without_context(results: Sequence[Result], reading: Reading) -> Iterator[Fi
         yield Finding(
             f"Trained on fresh wheels by the likelihood of targets ({reading}), the validation loss at the end after "
             "that of half the steps, and in brackets the least that normal distributions have without a look at the "
-            f"context: {listed(told)}. Less than it: {_named(readers)}."
+            f"context: {listed(told)}. Less than it: {listed(readers)}."
         )
 
 
@@ -195,15 +195,9 @@ def _pair(numbers: Iterable[float]) -> str:
     return " and ".join(f"{number:.0f}" for number in numbers)
 
 
-def _named(names: Iterable[str]) -> str:
-    """'none', 'A', 'A and B'."""
-    return listed(list(names) or ["none"])
-
-
-# Those of which results/ has runs; both functions take the others, too.
-_TOLD = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
-_TOLD_AT_FULL_LENGTH = ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
-FINDINGS = {name: functools.partial(wheel, reading=READINGS[name]) for name in _TOLD}
-FINDINGS |= {
-    f"{name}_paper": functools.partial(at_full_length, reading=READINGS[name]) for name in _TOLD_AT_FULL_LENGTH
+# Of the readings of which results/ has runs; both functions take the others, too.
+FINDINGS = {
+    f"{name}{end}": functools.partial(told, reading=READINGS[name])
+    for name in ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
+    for end, told in (("", wheel), ("_paper", at_full_length))
 }

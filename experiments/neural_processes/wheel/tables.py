@@ -90,9 +90,8 @@ def table7(results: Sequence[Result], reading: Reading = PUBLISHED) -> Table | N
     return Table(title, ["policy", "steps", *heads], rows, caption, error="std", facts=told)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: cumulative and simple regret of its model, and cumulative regret of the policies that learn nothing."""
-    (result,) = results
     model, deltas = result.axes["model"], _deltas(result)
     label = MODELS[model].label
     metrics = {label: "cumulative", f"{label}, simple": "simple"}
@@ -100,10 +99,10 @@ def run_table(results: Sequence[Result]) -> Table:
     rows = [(name, [_regret(result, f"{metric}@{delta}") for delta in deltas]) for name, metric in metrics.items()]
     rows.insert(1, (f"{label}, paper", [printed(TABLE7, model, delta) for delta in deltas]))
     caption = (
-        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {plays(results)}; simple: of "
-        f"the last {result.config['evaluation']['last']} rounds. {_note(results)} {result.steps} steps."
+        f"Regret by radius delta in percent of Uniform's mean, ± standard deviation over {plays([result])}; simple: of "
+        f"the last {result.config['evaluation']['last']} rounds. {_note([result])} {result.steps} steps."
     )
-    told = facts(results, f"trained/cumulative@{deltas[0]}")
+    told = facts([result], f"trained/cumulative@{deltas[0]}")
     return Table("Wheel bandit", ["policy", *map(str, deltas)], rows, caption, error="std", facts=told)
 
 

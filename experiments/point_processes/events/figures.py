@@ -18,9 +18,8 @@ _SHOWN = 60.0  # of the time axis: gaps whose mean takes so many of them are dra
 _LEAST_SEQUENCES = 8  # that a mean by the length of history is over
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One run: its intensity along a test sequence, its calibration, and its likelihood by the length of history."""
-    (result,) = results
     model = result.axes["model"]
     figure, (axes,) = drawing.new_figure(1, 3, width=3.6, height=2.8)
     own = _intensity(result)

@@ -130,9 +130,8 @@ def recorded(results: Sequence[Result]) -> Table | None:
     return Table("Recorded events", heads, rows, caption, facts=told)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: every metric in its unit, beside those of the process where it is known."""
-    (result,) = results
     unit = result.content["facts"]["unit"]
     rows = []
     for name, (head, in_unit, _) in _METRICS.items():

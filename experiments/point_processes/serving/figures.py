@@ -18,9 +18,8 @@ def serving(results: Sequence[Result], folder: Path) -> Path:
     return _drawn(drawing.required(tables.chosen_run(results), needs), folder / "serving.png")
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(run: Result, folder: Path) -> Path:
     """One run, as `serving`."""
-    (run,) = results
     return _drawn(run, folder / "figure.png")
 
 

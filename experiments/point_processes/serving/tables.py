@@ -34,12 +34,11 @@ def models_of(run: Result) -> list[str]:
 def serving(results: Sequence[Result]) -> Table | None:
     """All numbers of the chosen run; None without results."""
     run = chosen_run(results)
-    return run and run_table([run])
+    return run and run_table(run)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(run: Result) -> Table:
     """One run: a row for each quantity of each model, a column for each number of events."""
-    (run,) = results
     sizes = run.config["measurement"]["events"]
     rows = [
         (f"{name}, {unit}: {EVENT_MODELS[model].label}", [number(run, what, model, size) for size in sizes])

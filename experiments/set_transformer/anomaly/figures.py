@@ -1,6 +1,5 @@
 """The picture of one run of set anomaly detection: a few test sets, with the predicted probability of each image."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.harness import drawing
@@ -8,9 +7,8 @@ from experiments.harness.results import Result
 from experiments.set_transformer.labels import label
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """One set in each line, see drawing.draw_anomalies."""
-    (result,) = results
     arrays = result.examples
     images = arrays["image"]
     images = images[..., 0] if images.shape[-1] == 1 else images

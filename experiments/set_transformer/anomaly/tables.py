@@ -20,9 +20,8 @@ def anomaly(results: Sequence[Result]) -> Table | None:
     return _table(found, [*ANOMALY, *(model for model in found if model not in ANOMALY)]) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its areas beside the paper's."""
-    (result,) = results
     return _table({result.axes["model"]: result}, [result.axes["model"]])
 
 

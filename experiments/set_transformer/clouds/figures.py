@@ -1,6 +1,5 @@
 """The picture of one run of classes of point clouds: some test clouds, with their class and the predicted one."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.harness import drawing
@@ -10,9 +9,8 @@ from experiments.set_transformer.labels import label
 _COLUMNS = 5
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """Clouds from one side, the nearer points darker; green where the first seed is right, else red."""
-    (result,) = results
     arrays, classes = result.examples, result.content["facts"]["classes"]
     clouds = arrays["x"]
     lines = -(-len(clouds) // _COLUMNS)

@@ -22,9 +22,8 @@ def table4(results: Sequence[Result]) -> Table | None:
     return _table(found, models, POINTS) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its accuracy beside the paper's."""
-    (result,) = results
     model, points = _place(result)
     return _table({(model, points): result}, [model], (points,))
 

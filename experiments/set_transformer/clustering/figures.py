@@ -37,9 +37,8 @@ def figure4(results: Sequence[Result], folder: Path) -> Path:
     return _draw(found[next((model for model in _BEST if model in found), next(iter(found)))], folder / "figure4.png")
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """The clusterings of one run."""
-    (result,) = results
     return _draw(result, folder / "figure.png")
 
 

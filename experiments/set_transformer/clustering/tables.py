@@ -27,9 +27,8 @@ def clustering(results: Sequence[Result], size: str, name: str = CONFIG) -> Tabl
     return _table(found, [*models, *(model for model in found if model not in models)], size) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its likelihoods and Rand indices beside the paper's, the oracle's and those of EM."""
-    (result,) = results
     model = result.axes["model"]
     return _table({model: result}, [model], result.axes["size"])
 

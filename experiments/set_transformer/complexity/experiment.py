@@ -18,7 +18,8 @@ from ml_collections import ConfigDict
 from experiments.harness import settings, timing
 from experiments.harness.errors import ConfigError
 from experiments.harness.evaluation import Summary, single
-from experiments.harness.programs import Program, free_memory, memory, operations, seconds
+from experiments.harness.placement import free_memory, on_cpu
+from experiments.harness.programs import Program, memory, operations, seconds
 from kvq_jax.domains import Count, Increasing, NotNegative
 from kvq_jax.nn import ISAB, PMA, SAB
 
@@ -64,7 +65,7 @@ PHASES = {"forward": forward, "gradient": gradient}
 def measure(config: ConfigDict) -> tuple[dict[str, Summary], dict[str, np.ndarray], dict[str, list[str]]]:
     """Metrics, no arrays, and what did not fit in memory. Raises ConfigError before anything is measured."""
     how = settings.build(Measurement, config.measurement, "config.measurement")
-    if how.clock == "processor" and jax.default_backend() != "cpu":
+    if how.clock == "processor" and not on_cpu():
         raise ConfigError(f"config.measurement.clock: 'processor' does not see the work of a {jax.default_backend()}")
     blocks = {
         name: settings.build_named(BLOCKS, section, f"config.blocks.{name}") for name, section in config.blocks.items()

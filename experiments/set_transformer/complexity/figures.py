@@ -19,9 +19,8 @@ def complexity(results: Sequence[Result], folder: Path) -> Path:
     return _drawn(run, folder / "complexity.png")
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(run: Result, folder: Path) -> Path:
     """One run."""
-    (run,) = results
     return _drawn(run, folder / "figure.png")
 
 

@@ -24,7 +24,7 @@ _LABELS = {
 def complexity(results: Sequence[Result]) -> Table | None:
     """The table of the run that measured the published attention; None without one."""
     run = chosen_run(results)
-    return run_table([run]) if run else None
+    return run_table(run) if run else None
 
 
 def chosen_run(results: Sequence[Result]) -> Result | None:
@@ -65,9 +65,8 @@ def power(run: Result, quantity: str, phase: str, block: str) -> float | None:
     return math.log(cells[1].mean / cells[0].mean) / math.log(last / first)
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(run: Result) -> Table:
     """One run: milliseconds at each size, and the power of n with which each quantity grows."""
-    (run,) = results
     how = run.config["measurement"]
     rows = []
     for phase in how["phases"]:

@@ -44,9 +44,8 @@ def figure3(results: Sequence[Result], folder: Path) -> Path:
     return drawing.save(figure, folder / "figure3.png", ["model", "inducing points", "accuracy", "sem"], rows)
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """Some sets with the rate that the first seed predicts, and its accuracy by the number of images."""
-    (result,) = results
     arrays = result.examples
     truth, rate, size, image = (arrays[name] for name in ("truth", "trained/prediction", "size", "image"))
     figure, axes = drawing.new_figure(len(image) + 1, 1, width=6.4, height=0.9)

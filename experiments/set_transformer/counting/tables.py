@@ -18,9 +18,8 @@ def table2(results: Sequence[Result]) -> Table | None:
     return _table(found, [*COUNTING, *(model for model in found if model not in COUNTING)]) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its accuracy beside the paper's."""
-    (result,) = results
     return _table({result.axes["model"]: result}, [result.axes["model"]])
 
 

@@ -1,6 +1,5 @@
 """The picture of one run of the encoder: which classes of the test images it tells apart."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +8,8 @@ from experiments.harness import drawing
 from experiments.harness.results import Result
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """The accuracy of each class by the first seed, the best first, and that of all images."""
-    (result,) = results
     truth, found = result.examples["truth"], result.examples["trained/prediction"]
     right = [(int(label), float((found[truth == label] == label).mean())) for label in np.unique(truth)]
     right.sort(key=lambda pair: -pair[1])

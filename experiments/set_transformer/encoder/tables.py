@@ -18,9 +18,8 @@ def encoder(results: Sequence[Result]) -> Table | None:
     return _table(found) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its accuracy beside the paper's."""
-    (result,) = results
     return _table({result.axes["model"]: result})
 
 

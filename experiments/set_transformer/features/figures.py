@@ -1,6 +1,5 @@
 """The picture of one run of clustering features: some sets in the plane of their two principal components."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,8 @@ from kvq_jax.models.mixture import log_joint
 _PANELS = {"truth": "moments of the classes", "prediction": "network", "prediction_em": "after one step of EM"}
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """A set in each line, a clustering by the first seed in each column: colours are components."""
-    (result,) = results
     arrays = result.examples
     features = arrays["x"] if "x" in arrays else arrays[f"{DATA}x"]  # as earlier results name them
     figure, axes = drawing.new_figure(len(features), len(_PANELS), width=2.4, height=2.2)

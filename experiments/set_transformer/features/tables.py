@@ -23,9 +23,8 @@ def features(results: Sequence[Result], which: str = "seen") -> Table | None:
     return _table(found, [model for model in FEATURES if model != ORACLE]) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its Rand indices beside the paper's."""
-    (result,) = results
     return _table({result.axes["model"]: result}, [result.axes["model"]])
 
 

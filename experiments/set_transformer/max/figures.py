@@ -1,6 +1,5 @@
 """The picture of one run of max regression: what it predicts of some sets, and its error by their size."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,8 @@ from experiments.harness.results import Result
 from experiments.set_transformer.labels import label
 
 
-def run_figure(results: Sequence[Result], folder: Path) -> Path:
+def run_figure(result: Result, folder: Path) -> Path:
     """Predictions of the first seed against the truth, and its mean absolute error by the number of elements."""
-    (result,) = results
     arrays = result.examples
     truth, prediction, size = arrays["truth"], arrays["trained/prediction"], arrays["size"]
     figure, ((against, errors),) = drawing.new_figure(1, 2)

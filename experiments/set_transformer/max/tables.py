@@ -19,9 +19,8 @@ def table1(results: Sequence[Result]) -> Table | None:
     return _table(found, list(MAX)) if found else None
 
 
-def run_table(results: Sequence[Result]) -> Table:
+def run_table(result: Result) -> Table:
     """One run: its error beside the paper's."""
-    (result,) = results
     model = result.axes["model"]
     return _table({model: result}, [model])
 

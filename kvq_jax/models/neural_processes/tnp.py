@@ -47,7 +47,7 @@ class TransformerProcess(NeuralProcess):
 
     def encode(self, context: Points, target_x: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Encodings of the context [..., N, features] and of the targets [..., M, features]."""
-        tokens = self.embed(context, unknown(target_x, self.dim_y))
+        tokens = self.embed(context, without_outputs(target_x, self.dim_y))
         size = context.x.shape[-2]
         encoded = self.encoder(tokens, mask=context.mask, num_keys=size)
         return encoded[..., :size, :], encoded[..., size:, :]
@@ -66,7 +66,7 @@ class TransformerProcess(NeuralProcess):
         return context._replace(y=jnp.where(drop, jax.random.normal(noise, y.shape, y.dtype), y))
 
 
-def unknown(x: jax.Array, dim_y: int) -> Points:
+def without_outputs(x: jax.Array, dim_y: int) -> Points:
     """Points at x [..., M, dx] with zeros for outputs."""
     return Points(x, jnp.zeros((*x.shape[:-1], dim_y), x.dtype))
 
@@ -84,10 +84,8 @@ def first_rows(context: Points, points: Points) -> jax.Array:
     return jnp.pad(seen, [(0, 0)] * (seen.ndim - 1) + [(0, points.x.shape[-2] - seen.shape[-1])])
 
 
-class MarginalProcess(TransformerProcess):
+class PointwiseProcess(TransformerProcess):
     """TNP-D and TNP-A: a predictor reads a normal distribution for each point from its encoding.
-
-    A model defines `judged`, and its loss by `_loss_of`.
 
     `std_map` and `std_floor` as in predictive.moments: 'exp' and 0 are published; for bounded deviations (EMNIST)
     'softplus' and 0.05.
@@ -101,18 +99,9 @@ class MarginalProcess(TransformerProcess):
         super().setup()
         self.predictor = MLP((self.hidden, 2 * self.dim_y), kernel_init="fan_in_uniform")
 
-    def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
-        """The encodings that predict the outputs: of context [..., N, features] and targets [..., M, features]."""
-        raise NotImplementedError
-
     def moments(self, encoded: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Encodings [..., features] -> mean and standard deviation [..., dim_y]."""
         return predictive.moments(self.predictor(encoded), self.std_map, self.std_floor)
-
-    def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
-        """log p(target.y | context) / M of each task, [...]."""
-        _, encoded = self.judged(context, target)
-        return self._mean_log_prob(target._replace(x=encoded))
 
     def _loss_of(self, encoded: jax.Array, points: Points, context: Points) -> jax.Array:
         """The mean negative log-likelihood [...] of the points that `loss_points` names, the first of them the context.
@@ -129,7 +118,7 @@ class MarginalProcess(TransformerProcess):
         return predictive.log_prob(prediction, points.y, points.mask) / count
 
 
-class TNPD(MarginalProcess):
+class TNPD(PointwiseProcess):
     """TNP-D: each target on its own given the context. The predictive distribution is factorised."""
 
     slot_costs = (0.1, 1.0)  # context points are keys beside
@@ -137,9 +126,6 @@ class TNPD(MarginalProcess):
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """Independent(Normal) with batch [..., M], event [dim_y]."""
         return predictive.factorised(*self.moments(self.encode(context, target_x)[1]))
-
-    def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
-        return self.encode(context, target.x)
 
     def loss(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
         """The mean negative log-likelihood of the targets, [...]; with loss_points='all' of all points."""
@@ -154,7 +140,7 @@ class TNPD(MarginalProcess):
         return self._loss_of(self.encoder(tokens, mask=context.mask, num_keys=size), points, context)
 
 
-class TNPA(MarginalProcess):
+class TNPA(PointwiseProcess):
     """TNP-A: target by target, each given the context and the targets before it.
 
     The sequence [C ; (x_t, y_t) ; (x_t, 0)] holds each target twice. All tokens see C. The i-th (x_t, y_t) also sees
@@ -173,13 +159,19 @@ class TNPA(MarginalProcess):
     permute: bool = True
     teacher_noise: NotNegative = 0.0
 
+    def log_likelihood(self, context: Points, target: Points, *, key: jax.Array | None = None) -> jax.Array:
+        """log p(target.y | context) / M of each task, [...], in the order given."""
+        _, encoded = self.judged(context, target)
+        return self._mean_log_prob(target._replace(x=encoded))
+
     def judged(self, context: Points, target: Points) -> tuple[jax.Array, jax.Array]:
+        """The encodings that predict the outputs: of context [..., N, features] and targets [..., M, features]."""
         size, total = context.x.shape[-2], target.x.shape[-2]
         pairs = jnp.tril(jnp.ones((total, total), bool))
         order = jnp.concatenate([jnp.zeros((size, total), bool), pairs, jnp.tril(pairs, -1)])
         visible = jnp.concatenate([jnp.ones((size + 2 * total, size), bool), order], axis=-1)
         there = jnp.concatenate([whole_mask(context), whole_mask(target)], axis=-1)
-        tokens = self.embed(context, target, unknown(target.x, self.dim_y))
+        tokens = self.embed(context, target, without_outputs(target.x, self.dim_y))
         encoded = self.encoder(tokens, mask=there[..., None, :] & visible, num_keys=size + total)
         return encoded[..., :size, :], encoded[..., size + total :, :]
 
@@ -200,7 +192,7 @@ class TNPA(MarginalProcess):
     def __call__(self, context, target_x, target_mask=None, *, key=None) -> Distribution:
         """A mixture of `samples` Independent(Normal), batch [..., M], event [dim_y]."""
         if self.is_initializing():  # all parameters take part in one pass
-            return predictive.factorised(*self.moments(self.judged(context, unknown(target_x, self.dim_y))[1]))
+            return predictive.factorised(*self.moments(self.judged(context, without_outputs(target_x, self.dim_y))[1]))
         _, mean, std = self.rollout(context, target_x, target_mask, key=key)
         return predictive.mixture(mean, std)
 
@@ -241,7 +233,7 @@ class TNPA(MarginalProcess):
             y = mean + std * jax.random.normal(jax.random.fold_in(noise_key, index), mean.shape, mean.dtype)
             return (cache, Points(new_x, y.astype(x.dtype))), (y, mean, std)
 
-        nothing = unknown(jnp.zeros_like(x[..., :1, :]), self.dim_y)
+        nothing = without_outputs(jnp.zeros_like(x[..., :1, :]), self.dim_y)
         _, drawn = lax.scan(step, (cache, nothing), jnp.arange(total))
         back = jnp.argsort(order, axis=-1)[..., None]
         return tuple(jnp.take_along_axis(jnp.moveaxis(rows[..., 0, :], 0, -2), back, axis=-2) for rows in drawn)
@@ -254,7 +246,7 @@ class TNPA(MarginalProcess):
 
     def advance(self, last: Points, x: jax.Array, mask: jax.Array, position: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Caches the point `last` in row `position`; mean and std [..., 1, dim_y] at x [..., 1, dx] given the mask."""
-        tokens = self.embed(last, unknown(x, self.dim_y))
+        tokens = self.embed(last, without_outputs(x, self.dim_y))
         return self.moments(self.encoder(tokens, mask=mask, num_keys=1, position=position)[..., 1:, :])
 
 

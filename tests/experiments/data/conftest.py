@@ -54,7 +54,6 @@ def tiny() -> Tiny:
         quote="Tiny",
         home="example.org/tiny",
         image_shapes={split: [n, 5, 3] for split, n in SIZES.items()},
-        format="idx",
         folders=["tiny", "."],
         files=files,
         tfds={"builder": "tiny", "fields": {}, "splits": {}},

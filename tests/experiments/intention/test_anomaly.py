@@ -294,7 +294,7 @@ def test_table_3_shows_what_is_missing_and_never_mixes_data(result):
 
 
 def test_the_table_of_one_run_names_its_op(result):
-    swapped = tables.run_table([changed(result, "transformer", op="linear")])
+    swapped = tables.run_table(changed(result, "transformer", op="linear"))
     assert "with the op linear" in swapped.caption and len(swapped.rows) == 1 and swapped.rows[0][1][1].text() == "94.3"
 
 

@@ -31,7 +31,7 @@ def test_a_run_fills_its_figure_and_its_table(run, tmp_path):
         with name.open() as file:
             head, *rows = csv.reader(file)
         assert {len(row) for row in rows} == {len(head)}
-    cells = [cell for _, cells in tables.run_table([run]).rows for cell in cells]
+    cells = [cell for _, cells in tables.run_table(run).rows for cell in cells]
     assert cells and all(cell.known for cell in cells)
     for other in {"4", "5", "15"} - {number}:
         with pytest.raises(UserError, match=f"Figure {other} needs a result of intention/untrained"):

@@ -28,7 +28,7 @@ def test_every_operator_predicts(run):
         assert prediction.shape == arrays["grid"].shape and np.isfinite(prediction).all()
     assert run.metrics["intention/mse"]["mean"] < run.metrics["uniform/mse"]["mean"]
     assert 0.5 < run.metrics["ls_svm/accuracy"]["mean"] <= 1
-    rows = dict(tables.run_table([run]).rows)
+    rows = dict(tables.run_table(run).rows)
     assert list(rows) == list(run.metrics) and all(mean.known and mean.error is None for mean, _ in rows.values())
 
 

@@ -112,7 +112,7 @@ def test_contexts_lie_where_they_should_on_the_functions():
 def test_a_whole_run(blocks_config, tmp_path):
     blocks_config.evaluation.update(kernels=("rbf",), block_sizes=(46,))
     result = launch(blocks_config, tmp_path / "run", Options(), Console(file=io.StringIO()), catalogue.show)
-    table = run_table([result])
+    table = run_table(result)
     assert table.title == "CMANP-AND, block_latents 4, latents 4, study blocks, width 16"
     assert [name for name, _ in table.rows] == ["RBF", "RBF, blocks of 46"]
     own, of_blocks = (cells[0].mean for _, cells in table.rows)

@@ -168,7 +168,7 @@ def test_times(tmp_path):
     assert all(cell == "none" or cell.mean > 0 for _, cells in times.rows for cell in cells)
     heads = "conditioning: 4,conditioning: 8,querying: 4 of 4,querying: 4 of 8,querying: 8 of 4,updating: 4 after 4"
     assert list(times.columns) == ["model", *heads.split(","), "updating: 4 after 8"]
-    assert tables.run_table([result]).rows == times.rows
+    assert tables.run_table(result).rows == times.rows
 
 
 def test_figures(tmp_path):
@@ -200,7 +200,7 @@ def test_blocks(tmp_path):
         "blocks/cmanp_and@8": 1,
     }
     heads = ["model", "blocks: 8 of 8, block_size 4", "blocks: 8 of 8, block_size 8"]
-    assert list(tables.run_table([result]).columns) == heads
+    assert list(tables.run_table(result).columns) == heads
 
 
 def test_without_results_they_say_so(tmp_path):

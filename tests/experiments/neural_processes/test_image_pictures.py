@@ -198,7 +198,7 @@ def test_the_finding_on_operators_has_them_in_order(of_attention, tmp_path):
 def test_the_paper_is_not_beside_another_attention(of_images, of_attention):
     for result, title, beside in ((of_images[0], "CNP on", True), (of_attention[0], "ANP on", False)):
         result.metrics.update({f"trained/test/{name}": result.metrics["trained/test/target"] for name in MEASURED})
-        table = tables.run_table([result])
+        table = tables.run_table(result)
         assert table.title.startswith(title) and ("attention laplace" in table.title) != beside
         assert ("the paper" in dict(table.rows)) == beside
 

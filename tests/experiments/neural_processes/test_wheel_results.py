@@ -74,7 +74,7 @@ def test_a_run_of_fewer_plays_stands_in_its_table_and_is_told():
     table = tables.table7(found)
     assert "over 10 (BANP: 5) orders of the published wheels, 500 rounds each, of 1 seed of training." in table.caption
     assert round(dict(table.rows)["BANP"][1].mean) == 1 and tables.changed(fewer) == ""
-    assert "over 5 orders of the published wheels" in tables.run_table([fewer]).caption
+    assert "over 5 orders of the published wheels" in tables.run_table(fewer).caption
 
 
 def test_every_reading_has_a_table_of_its_own():
@@ -155,7 +155,7 @@ def test_the_finding_of_losses_without_context(tmp_path):
 
 
 def test_the_table_of_one_run():
-    rows = dict(tables.run_table([result("cnp")]).rows)
+    rows = dict(tables.run_table(result("cnp")).rows)
     assert [cell.text() for cell in rows["CNP, paper"]] == ["4.08 ± 0.29", "8.14 ± 0.33"] and rows["Uniform"][
         0
     ].mean == 100
@@ -167,7 +167,7 @@ def test_a_model_added_at_run_time_has_its_row_and_no_number_of_the_paper(monkey
     found = [result("cnp"), result("mean_reward")]
     rows = dict(tables.table7(found).rows)
     assert rows["Mean reward"][1].known and rows["Mean reward"][2] == rows["Mean reward"][4] == "-"
-    assert dict(tables.run_table(found[1:]).rows)["Mean reward, paper"] == ["-", "-"]
+    assert dict(tables.run_table(found[1]).rows)["Mean reward, paper"] == ["-", "-"]
     assert dict(tables.table7(found[:1]).rows)["Mean reward"][0] == "missing"
 
 
@@ -176,4 +176,4 @@ def test_the_figure_of_one_run(tmp_path):
     run = result("cnp")
     run = Result(tmp_path, run.content)
     np.savez(tmp_path / "examples.npz", **shown._asdict(), **{"trained/prediction": shown.best})
-    assert run_figure([run], tmp_path).read_bytes()[1:4] == b"PNG"
+    assert run_figure(run, tmp_path).read_bytes()[1:4] == b"PNG"

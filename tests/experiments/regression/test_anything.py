@@ -51,12 +51,12 @@ def test_a_model_and_an_operator_added_by_a_row_run_with_their_table(rows, task,
     assert (
         result.config["model"]["op"] in ("sharp", {"name": "sharp"}) or result.config["model"]["op"]["name"] == "sharp"
     )
-    table = run_table([result])
+    table = run_table(result)
     names = [name for name, _ in table.rows]
     extra = {"gp": ["squared error, oracle"], "sine": [], "kabsch": ["squared error, Umeyama (similarity, oracle)"]}
     assert set(["squared error", *extra[task]]) <= set(names) and "One layer" in table.title
     assert all(np.isfinite(cell.mean) for _, cells in table.rows for cell in cells)
-    assert run_figure([result], tmp_path).read_bytes()[1:4] == b"PNG"
+    assert run_figure(result, tmp_path).read_bytes()[1:4] == b"PNG"
 
 
 def test_a_run_of_a_distribution_is_shown_by_the_table_and_figure_of_any_run(tmp_path):

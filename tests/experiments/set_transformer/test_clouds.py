@@ -227,7 +227,7 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     )
     rows = dict(TABLES["set_transformer/table4"]([result, of("1000", "hdf5"), of("5000", "off")]).rows)
     assert [cell.known for cell in rows["rFF + Pooling (max)"][::2]] == [False, True, True]
-    assert figures.run_figure([result], tmp_path).stat().st_size > 10_000
+    assert figures.run_figure(result, tmp_path).stat().st_size > 10_000
 
 
 def test_attention_is_compared_with_the_maximum_cell_by_cell(tmp_path):

@@ -85,12 +85,9 @@ def test_tables_and_figures_of_a_tiny_run(result, tmp_path):
     assert not rows["SAB + PMA"][0].known and rows["SAB + PMA"][3].text() == "-1.4619 ± 0.0048"
     assert rows["oracle (the true mixture)"][1].text() == "-1.4726" and rows["EM, scikit-learn"][0].known
     assert TABLES["set_transformer/large"]([result]) is None and TABLES["set_transformer/table3"]([]) is None
-    table = run_table([result])
+    table = run_table(result)
     assert len(table.rows) == 3 and "2 of the sets" in table.caption
-    for path in (
-        figures.run_figure([result], tmp_path),
-        figures.FIGURES["set_transformer/figure4"]([result], tmp_path),
-    ):
+    for path in (figures.run_figure(result, tmp_path), figures.FIGURES["set_transformer/figure4"]([result], tmp_path)):
         assert path.stat().st_size > 10_000
         with path.with_suffix(".csv").open() as file:
             assert len(list(csv.reader(file))) == 1 + 4 * 4
@@ -156,8 +153,8 @@ def test_what_a_command_line_changed_is_told(result):
     content |= {"overrides": {"optimizer.clip_norm": 50.0}, "axes": content["axes"] | {"preset": "paper"}}
     changed = dataclasses.replace(result, content=content)
     told = "; rFF + PMA with optimizer.clip_norm=50.0"
-    assert told in next(published([changed])).text and told in run_table([changed]).caption
-    assert "clip_norm" not in run_table([result]).caption
+    assert told in next(published([changed])).text and told in run_table(changed).caption
+    assert "clip_norm" not in run_table(result).caption
 
 
 def test_both_weighings_of_a_dot_product_are_told_once_both_are_there(result):
@@ -180,7 +177,7 @@ def test_numbers_of_clusters_that_vary_have_a_table_of_their_own(result):
     table = TABLES["set_transformer/clusters"]([result, other])
     assert "2 to 4 clusters, 20 to 50 points" in table.caption
     assert dict(table.rows)["rFF + PMA"][1] == dict(table.rows)["oracle (the true mixture)"][1] == "(none)"
-    assert TABLES["set_transformer/table3"]([other]) is None and run_table([other]).caption == table.caption.replace(
+    assert TABLES["set_transformer/table3"]([other]) is None and run_table(other).caption == table.caption.replace(
         "; in bold the best of each column and those within the joint error of it", ""
     )
 

@@ -77,7 +77,7 @@ def test_a_power_is_read_from_the_larger_sizes(result):
     made = powered(result, time=2, operations=1)
     powers = {quantity: tables.power(made, quantity, "forward", "sab") for quantity in tables.SCALES}
     assert powers == pytest.approx({"time": 2, "operations": 1, "memory": 0})
-    rows = dict(tables.run_table([made]).rows)
+    rows = dict(tables.run_table(made).rows)
     assert list(rows)[:3] == ["SAB, forward", "ISAB (16), forward", "PMA (4), forward"] and len(rows) == 6
     assert [cell.text() for cell in rows["PMA (4), gradient"][-3:]] == ["2.00", "1.00", "0.00"]
     assert rows["SAB, forward"][1].mean == pytest.approx(4 * 3e3)

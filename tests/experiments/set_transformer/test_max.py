@@ -62,8 +62,8 @@ def test_table_1_and_figure_of_tiny_runs(result, tmp_path):
     seeds = result.metrics["trained/mae"]["seeds"]
     assert ours.error == pytest.approx(np.std(seeds, ddof=1)) and theirs.text() == "0.2085 ± 0.0127"
     assert rows["rFF + Pooling (mean)"][0].mean is None and rows["rFF + Pooling (mean)"][2].text() == "2.133 ± 0.190"
-    assert "2 seeds" in run_table([result]).caption
-    assert figures.run_figure([result], tmp_path).stat().st_size > 10_000
+    assert "2 seeds" in run_table(result).caption
+    assert figures.run_figure(result, tmp_path).stat().st_size > 10_000
     assert TABLES["set_transformer/table1"]([]) is None and operators([]) is None
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from kvq_jax.models import Points, join
 from kvq_jax.models.neural_processes import bootstrap, latent, predictive
+from kvq_jax.models.neural_processes.tnp import TNPA
 from kvq_jax.ops import OPS, masks
 
 
@@ -125,7 +126,7 @@ def of_bnp(model, inputs):
 
 def of_tnp(model, inputs):
     context, target = sides(inputs)
-    encoding = model.judged(context, target)[1]
+    _, encoding = model.judged(context, target) if isinstance(model, TNPA) else model.encode(context, target.x)
     mean, std = model.moments(encoding)
     return dict(
         attn_allowed=allowed(model, context, target),
@@ -150,7 +151,7 @@ def allowed(model, context, target):
         return OPS["softmax"](query, key, value, mask=mask)
 
     with jax.disable_jit():  # every layer runs, and what it sees is of the program around it
-        unbound(model, "judged", context, target, op=op)
+        unbound(model, "log_likelihood", context, target, op=op)
     assert len(seen) == model.num_layers
     return jnp.mean(jnp.stack(seen), axis=(0, 1, 2))
 
