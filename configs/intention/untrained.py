@@ -6,7 +6,8 @@
 figure=4   linear regression in the plane: predictions and Pearson's r, inside and far outside the range of the keys
 figure=5   time of Intention over that of attention, with the paper's explicit inverse and with our route by cost. The
            paper's figure holds 1809 repetitions on a grid it does not give; 7 x 7 sizes and 37 repeats make 1813
-figure=15  variance of the Intention map under three scalings, beside the closed form
+figure=15  variance of the Intention map under three scalings, beside the closed form. The paper's explosion at few
+           dimensions is that of an inverse of what has none; ours is the pseudo-inverse, see ops.scaling.map_variance
 
 Nothing is trained. `quick` is `paper`.
 """

@@ -17,6 +17,7 @@ std=published    config.model.std_floor of CNP to BANP is 0.1, five times the no
                  TNP to CMANP have none: exp(.)
 std=same         exp(.) for all: models differ in the model alone. For TNP to CMANP nothing changes
 
+The losses are the code's in every protocol: CNP to BANP learn from the context points too, of which the text is silent.
 As in the released code, the tasks of a batch share their numbers of points. A step computes in the cheapest of
 config.train.size_classes shapes that hold them; with 0 each task has numbers of its own, in arrays for the largest.
 

@@ -16,7 +16,7 @@ Flags of the released code override its latents and its AND block size: 128 and 
 images, which distorts faces; config.data.crop=True takes their central square. EMNIST is trained on the classes 0 to 9,
 and judged on them and on the other 37. The last images to train on are held out for validation; the paper has none.
 
-As in the released code, the images of a batch share their numbers of points: see gp.py.
+Losses, and the numbers of points that the images of a batch share, are those of the released code: see gp.py.
 """
 
 from ml_collections import ConfigDict

@@ -19,7 +19,7 @@ drop=all        noise for all. The loss of CNP to BANP is then the likelihood of
 The standard deviation of CNP to BANP has its floor of 0.1 here, too; --config.model.std_map=exp
 --config.model.std_floor=0.0 gives them the head of the others. CMANP's code for this was not released: it has LBANP's
 sizes here. Both have the paper's 128 latents, where the released LBANP has 8. Models that draw samples act on one, as
-published.
+published. TNP-A and TNP-ND, which Table 7 has not, are not here.
 
 One batch in every step is soon learnt by heart. The last state is judged, as published; with
 --config.train.select=best it is that of the least validation loss, on rounds of which no step has seen any.

@@ -13,8 +13,8 @@ form, op  as in max.py
 `paper` has the layers of the supplement's Table 10: two ISABs of width 256 with 16 inducing points, or four layers row
 by row; PMA, or the maximum, which is the paper's pooling; dropout of one half before PMA and each layer of the head.
 For 5000 points there is one ISAB of width 512, and a weight decay of 1e-7. The rate falls to 0.3 of itself every 20,000
-steps. Ours are 60,000 steps of 64 clouds, the weights of the best validation loss, and how clouds to train on are
-turned and scaled.
+steps. Ours are 60,000 steps of 64 clouds, the weights of the best validation loss, how clouds to train on are turned
+and scaled, and one seed, where the paper's errors are of five runs: --config.train.seeds=5.
 
 `quick` has three seeds, a quarter of the width, and steps that shrink with the number of points.
 """

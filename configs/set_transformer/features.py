@@ -14,7 +14,8 @@ images  seen: all sets are of training images, whose classes the encoder was tol
 form, op   as in clustering.py
 
 Features are centred and divided by one number. `paper` has the layers of the supplement's Table 7, but for "PMA_4(128,
-4)", which does not fit the others: here it is 256 wide, as they are. --config.data.file=FILE has features by another
+4)", which does not fit the others: here it is 256 wide, as they are; and one seed, where the paper's errors are of five
+runs (--config.train.seeds=5). --config.data.file=FILE has features by another
 network, such as the ResNet of prepare_data; of a width d that is not 512 they need
 --config.model.out_features, 1 + 2 d. `quick` has three seeds and a quarter of the width.
 """

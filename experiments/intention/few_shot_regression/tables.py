@@ -47,8 +47,8 @@ def _table(by_model: Mapping[str, Result], models: Sequence[str]) -> Table:
     best = f", {BEST} of the same kind" if len(models) > 1 else ""
     named = {label(model): result for model, result in by_model.items()}
     caption = (
-        f"Preset {told['preset']}, {steps_by_name(named)}, {seeds_by_name(named)}; mean ± standard error and, as few "
-        f"tasks have most of the error, median over {drawn(told)} tasks{best}. The paper prints no numbers for it."
+        f"Preset {told['preset']}, {steps_by_name(named)}, {seeds_by_name(named)}; mean ± standard error, "
+        f"and median, over {drawn(told)} tasks{best}. The paper prints no numbers for this figure."
     )
     title = f"{task_name(first)}: MSE against number of observations"
     return Table(title, ["model", *map(str, shown)], rows, caption, facts=told)

@@ -28,7 +28,7 @@ def run_figure(result: Result, folder: Path) -> Path:
     _draw_calibration(axes[1], {model: result})
     _draw_history(axes[2], {model: result})
     place = result.axes["data"]
-    heading = f"{EVENT_MODELS[model].label} on {(tables.PROCESSES | tables.RECORDED)[place]}"
+    heading = f"{EVENT_MODELS[model].label} on {tables.PLACES[place]}"
     figure.suptitle(f"{heading}, {_sequences([result])} ({drawing.EFFORTS[result.preset]})")
     _explain(figure, {model: result}, [_PROCESS] * ("oracle_time" in result.examples) + [_BAND])
     return drawing.save(figure, folder / "figure.png")
@@ -83,15 +83,15 @@ _BAND = dict(color=drawing.FAINT, linewidth=6, label="95 of 100 calibrated sampl
 def _by_data(
     results: Sequence[Result], folder: Path, name: str, draw: Callable, title: str, others: Sequence[Mapping]
 ) -> Path:
-    cells = _required(results, f"events/{name}", tables.PROCESSES | tables.RECORDED)
-    places = [place for place in tables.PROCESSES | tables.RECORDED if any(place == its for _, its in cells)]
+    cells = _required(results, f"events/{name}", tables.PLACES)
+    places = [place for place in tables.PLACES if any(place == its for _, its in cells)]
     figure, axes = drawing.new_figure(-(-len(places) // 3), min(3, len(places)), width=3.4, height=2.5)
     rows, all_models = [], {}
     for axis, place in zip((axis for line in axes for axis in line), places):
         own = {model: cells[model, place] for model in EVENT_MODELS if (model, place) in cells}
         all_models |= own
         rows += [(place, *row) for row in draw(axis, own)]
-        axis.set_title((tables.PROCESSES | tables.RECORDED)[place])
+        axis.set_title(tables.PLACES[place])
     drawing.hide_after(len(places), axes)
     preset = next(iter(cells.values())).preset
     figure.suptitle(f"{title}, {_sequences(cells.values())} of each set of data ({drawing.EFFORTS[preset]})")

@@ -33,7 +33,7 @@ def memory(results: Sequence[Result]) -> Iterator[Finding]:
     nll, accuracy, papers = (
         [number(name, column) for name in names] for column in ("Mooc NLL", "Mooc accuracy", "Mooc accuracy, paper")
     )
-    data = number.cell(names[0], "Mooc NLL").run.content["facts"]["data"]
+    data = tables.data_of(number.cell(names[0], "Mooc NLL").run)
     told = [f"{name} {digits(of, 3)} nats and {100 * right:.0f} %" for name, of, right in zip(names, nll, accuracy)]
     does = "has less accuracy" if accuracy[1] < accuracy[0] else "does not have less accuracy"
     yield Finding(

@@ -26,6 +26,7 @@ RECORDED = {
     "book_order": "Book order",
     "yelp": "Yelp",
 }
+PLACES = PROCESSES | RECORDED
 # Metric -> (what it is called, whether it is in the unit of time, whether smaller is better).
 _METRICS = {
     "nll": ("NLL", False, True),
@@ -142,12 +143,22 @@ def run_table(result: Result) -> Table:
     told = facts([result], "trained/nll")
     place = result.axes["data"]
     caption = (
-        f"{(PROCESSES | RECORDED)[place]}: {result.content['facts']['data']}; mean ± standard error over {drawn(told)} "
+        f"{PLACES[place]}: {data_of(result)}; mean ± standard error over {drawn(told)} "
         f"sequences, each event counting alike; {result.steps} steps of {result.config['train']['batch_size']} "
         f"sequences. {_EXPLAINED}"
     )
     title = f"{EVENT_MODELS[result.axes['model']].label} on {place}, preset {result.preset}"
     return Table(title, ["metric", "ours", "the process itself"], rows, caption, facts=told)
+
+
+def data_of(result: Result) -> str:
+    """What a run's sequences are: 'Mooc (re-split): 40,000 events, of 7 % of the sequences the first 128'."""
+    known = result.content["facts"]
+    if not known.get("cut_sequences"):
+        return known["data"]
+    left, cut = sum(known["events"].values()), 100 * known["cut_sequences"]
+    longest = result.config["data"]["max_events"]
+    return f"{known['data']}: {left:,} events, of {cut:.2g} % of the sequences the first {longest}"
 
 
 def oracle(cells: Mapping[tuple[str, str], Result], place: str) -> Cell:
@@ -171,9 +182,8 @@ def _described(cells: Mapping[tuple[str, str], Result], told: Mapping[str, str])
         of_data.setdefault(place, []).append(result)
     described = []
     for place, own in of_data.items():
-        known = own[0].content["facts"]
-        steps = several(result.steps for result in own)
-        described.append(f"{(PROCESSES | RECORDED)[place]}: {known['data']}, in {known['unit']}, {steps} steps")
+        unit, steps = own[0].content["facts"]["unit"], several(result.steps for result in own)
+        described.append(f"{PLACES[place]}: {data_of(own[0])}, in {unit}, {steps} steps")
     if not cells:
         return ""
     return (
@@ -184,8 +194,8 @@ def _described(cells: Mapping[tuple[str, str], Result], told: Mapping[str, str])
 
 # What the names of the models do not say.
 _MODELS = (
-    "THP has the intensity of Zuo et al. (2020), 'THP, mixture' is the CMANP paper's THP; Intention Hawkes, ours, is "
-    "CMHP with Intention that forgets."
+    "THP has the intensity of Zuo et al. (2020), for Wikipedia and Reddit one for all marks and a softmax of marks; "
+    "'THP, mixture' is the CMANP paper's THP; Intention Hawkes, ours, is CMHP with Intention that forgets."
 )
 
 
