@@ -5,7 +5,9 @@ load('mnist', 'archive', '/data')          original files in /data/mnist or /dat
 load('mnist', 'tfds', None)                as prepared by TensorFlow Datasets, read without TensorFlow
 """
 
-from experiments.data import archive, digits, manifest, prepared
+import functools
+
+from experiments.data import archive, cifar, digits, manifest, prepared
 from experiments.data.dataset import DataSet
 from experiments.data.errors import DataError
 from kvq_jax.names import choose
@@ -36,3 +38,5 @@ def _tfds(name, data_dir):
 
 # From the name of a source to function(name, data_dir) -> DataSet.
 SOURCES = {"archive": _archive, "digits": _digits, "tfds": _tfds}
+# Images of many classes: name of a data set -> function(source, data_dir) -> DataSet.
+CLASSIFIED = {"cifar100": cifar.load, "digits": functools.partial(load, "digits")}

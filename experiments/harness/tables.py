@@ -74,7 +74,9 @@ class Cell:
         return self.mean if self.known else NOT_FINITE
 
 
-def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: float = 1.0) -> Cell:
+def measured(
+    summary: Mapping[str, Any] | None, scale: float = 1.0, errors: float = 1.0, decimals: int | None = None
+) -> Cell:
     """The mean of a metric times `scale`, and as many of its standard errors; missing where there is no summary.
 
     A single number, such as a time, has no standard error.
@@ -83,7 +85,7 @@ def measured(summary: Mapping[str, Any] | None, scale: float = 1.0, errors: floa
         return Cell()
     sem = None if "n" in summary and summary["n"] == 1 else summary["sem"]
     error = None if sem is None else errors * scale * sem
-    return Cell(scale * _or_nan(summary["mean"]), error, run=summary.get("run"))
+    return Cell(scale * _or_nan(summary["mean"]), error, decimals=decimals, run=summary.get("run"))
 
 
 def over_seeds(summary: Mapping[str, Any] | None, decimals: int | None = None) -> Cell:

@@ -183,7 +183,9 @@ def test_share_of_time_outside_products(function, least, most):
     assert least <= experiments.outside_products(training.Trainer(lambda: compiled(x), compiled)) <= most
 
 
-@pytest.mark.parametrize("function, found", [(lambda x: jnp.sin(x @ x) + 1, 1), (lambda x: jnp.sin(x) + x.sum(0), 0)])
+@pytest.mark.parametrize(
+    "function, found", [(lambda x: jnp.sin(x @ x) + 1, True), (lambda x: jnp.sin(x) + x.sum(0), False)]
+)
 def test_operations_with_a_product(function, found):
     hlo = jax.jit(function).lower(jnp.ones((64, 64))).compile().as_text()
-    assert len(experiments._products(hlo)) == found or found and len(experiments._products(hlo)) > 1
+    assert bool(experiments._products(hlo)) == found

@@ -1,15 +1,15 @@
 """Images for set anomaly detection: their source, their splits, and the features that the models see."""
 
 import dataclasses
-import functools
 from pathlib import Path
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from experiments.data import cifar, image_features, sources
+from experiments.data import image_features
 from experiments.data.dataset import SPLITS, DataSet
 from experiments.data.errors import DataError
+from experiments.data.sources import CLASSIFIED
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.tasks.anomaly import Images
@@ -20,7 +20,7 @@ from kvq_jax.domains import Count, Seed, Share
 class DataSettings:
     """The config's `data` section."""
 
-    name: str  # a name of DATA
+    name: str  # a name of sources.CLASSIFIED
     source: str
     splits: str  # a name of SPLITTINGS
     validation_fraction: Share
@@ -66,8 +66,6 @@ class ResNet34:
         return np.concatenate([made.features[split] for split in SPLITS]), made.provenance
 
 
-# Name of a data set -> function(source, data_dir) -> DataSet.
-DATA = {"cifar100": cifar.load, "digits": functools.partial(sources.load, "digits")}
 FEATURES = {"raw_pixels_pca": RawPixelsPCA, "resnet34": ResNet34}
 
 
@@ -79,7 +77,7 @@ def load(config: ConfigDict, data_dir: str | None) -> tuple[dict[str, Images], d
     """
     section = settings.build(DataSettings, config.data, "config.data")
     features = settings.build_named(FEATURES, config.features, "config.features")
-    data = settings.choose(DATA, section.name, "config.data.name")(section.source, data_dir)
+    data = settings.choose(CLASSIFIED, section.name, "config.data.name")(section.source, data_dir)
     parts = settings.choose(SPLITTINGS, section.splits, "config.data.splits")(section, data)
     if not len(parts["train"]):
         raise ConfigError("config.data.validation_fraction: leaves no image to train on")

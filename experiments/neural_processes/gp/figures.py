@@ -75,7 +75,8 @@ def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: P
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} ({drawing.EFFORTS[result.preset]})")
+    effort = drawing.EFFORTS[next(iter(cells.values())).preset]
+    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} ({effort})")
     _explain(figure, axes)
     columns = ["model", "x", "mean", "std", "oracle_mean", "oracle_std"]
     return drawing.save(figure, path, columns, rows)

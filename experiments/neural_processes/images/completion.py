@@ -148,8 +148,8 @@ def _predict(
     rows = jax.lax.map(of_block, blocks)  # [parts, ..., size, channels]
     rows = {name: jnp.moveaxis(of, 0, -2) for name, of in rows.items()}
     if samples and model.likelihood == "joint" and "samples" not in rows:
-        settings = dict(key=draw_key, block_size=blocks.shape[1], num_samples=samples)
-        drawn = sample(model, variables, context, blocks.reshape(-1, 2), **settings)
+        options = dict(key=draw_key, block_size=blocks.shape[1], num_samples=samples)
+        drawn = sample(model, variables, context, blocks.reshape(-1, 2), **options)
         rows["samples"] = jnp.swapaxes(drawn.reshape(samples, *blocks.shape[:2], -1), 1, 2)
     images = {name: of.reshape(*of.shape[:-3], *shape) for name, of in rows.items()}
     return {name: _bytes(of if name == "std" else of + CENTRE) for name, of in images.items()}

@@ -106,8 +106,8 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
     def examples(variables, test, key):
         def of_image(given):
-            settings = evaluation.example_counts, evaluation.example_samples, judged.most_targets
-            return completed(model, variables, *given, *settings, evaluation.example_shown)
+            asked = evaluation.example_counts, evaluation.example_samples, judged.most_targets
+            return completed(model, variables, *given, *asked, evaluation.example_shown)
 
         keys = jax.random.split(key, evaluation.example_images)
         chosen = [images[_chosen(key, len(images), len(keys))] for images in test.parts.values()]
@@ -134,7 +134,7 @@ class Judge:
         self, images: jax.Array, pixelwise: references.Pixelwise, smooth: references.SmoothImages, key: jax.Array
     ) -> dict[str, jax.Array]:
         """Likelihoods of model and references with N and M of the task's law: name -> [tasks]."""
-        settings, chosen = self.settings, _chosen(key, len(images), self.settings.tasks)
+        chosen = _chosen(key, len(images), self.settings.tasks)
 
         def draw(task_key, image):
             return self.task.draw(jax.random.fold_in(task_key, 1), images, image)
@@ -153,7 +153,7 @@ class Judge:
                 "reference_gp_joint": gp["joint"],
             }
 
-        return self.classes.map(of_image, draw, key, len(chosen), settings.batch_size, given=(chosen,))
+        return self.classes.map(of_image, draw, key, len(chosen), self.settings.batch_size, given=(chosen,))
 
     def by_count(self, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
         """Likelihood and squared error after evaluation.counts observed pixels: name@count -> [subset]."""

@@ -143,7 +143,8 @@ def heads(results: Sequence[Result], folder: Path, data: str) -> Path:
             rows[label] = [montage.marked(truth, *at), *montage.heat(maps)]
         most = max(map(len, rows.values())) - 1
         panels.append((rows, ["pixel", *(f"head {number + 1}" for number in range(most))]))
-    heading = f"Attention of ANP at one pixel (red frame), {_quoted(shown)} ({drawing.EFFORTS[result.preset]})"
+    effort = drawing.EFFORTS[next(iter(shown.values())).preset]
+    heading = f"Attention of ANP at one pixel (red frame), {_quoted(shown)} ({effort})"
     heading += "\nto the largest weight of a map: from black to yellow, or, with negative weights, blue, white and red"
     return drawing.save(montage.panels(panels, heading, across=2), folder / f"{name}.png")
 

@@ -1,6 +1,5 @@
 """Table 5 of the Set Transformer, set anomalies, from results; and the table of one run."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several
@@ -56,7 +55,7 @@ def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:
 
 
 def _cell(result: Result | None, metric: str) -> Cell:
-    return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
+    return measured(result and result.metrics[f"trained/{metric}"], decimals=4)
 
 
 TABLES = {"set_transformer/anomaly": anomaly}

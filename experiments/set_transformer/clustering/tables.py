@@ -1,6 +1,5 @@
 """Table 3 of the Set Transformer and its table of large sets, amortised clustering; and the table of one run."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -70,7 +69,7 @@ def _others(result: Result, metrics: Sequence[str | None], paper: Mapping) -> li
 
 
 def _of_sets(result: Result, metric: str) -> Cell:
-    return dataclasses.replace(measured(_metric(result, metric)), decimals=4)
+    return measured(_metric(result, metric), decimals=4)
 
 
 def _metric(result: Result | None, name: str) -> Mapping | None:

@@ -1,6 +1,5 @@
 """Table 2 of the Set Transformer, counting unique characters, with its supplement; and the table of one run."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from experiments.harness.results import Result, comparable, drawn, facts, overridden, seeds_by_name, several
@@ -31,7 +30,7 @@ def by_model(results: Sequence[Result]) -> dict[str, Result]:
 
 def accuracy(result: Result | None) -> Cell:
     """The share of sets whose characters a run counts right, with its standard error over them."""
-    return dataclasses.replace(measured(result and result.metrics["trained/accuracy"]), decimals=4)
+    return measured(result and result.metrics["trained/accuracy"], decimals=4)
 
 
 def _table(found: Mapping[str, Result], models: Sequence[str]) -> Table:

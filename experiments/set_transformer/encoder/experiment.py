@@ -9,7 +9,6 @@ images are for its accuracy alone, all of them, each once. No label of theirs re
 """
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from experiments.data import cifar, sources
+from experiments.data.sources import CLASSIFIED
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
 from experiments.harness.experiment import Experiment
@@ -28,15 +27,13 @@ from kvq_jax.models import IMAGE_CLASSIFIERS
 from kvq_jax.nn.resnet import imagenet_input
 
 SECTIONS = ("task", "data", "model")
-# Name of a data set -> function(source, data_dir) -> DataSet.
-DATA = {"cifar100": cifar.load, "digits": functools.partial(sources.load, "digits")}
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
     """The config's `data` section."""
 
-    name: str  # a key of DATA
+    name: str  # a key of sources.CLASSIFIED
     source: str  # of the images: 'archive' or 'tfds', 'digits' of digits
     validation_fraction: Share  # of the training images
 
@@ -95,7 +92,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
 
 def _load(own: DataSettings, data_dir: str | None) -> tuple[dict[str, LabelledImages], dict]:
     """The images of each split, and facts for result.json. Raises ConfigError and DataError."""
-    found = settings.choose(DATA, own.name, "config.data.name")(own.source, data_dir)
+    found = settings.choose(CLASSIFIED, own.name, "config.data.name")(own.source, data_dir)
     parts = hold_out(own.validation_fraction, len(found.train["label"]), "images")
     parts = {split: (found.train, rows) for split, rows in parts.items()}
     parts["test"] = (found.test, np.arange(len(found.test["label"])))

@@ -1,6 +1,5 @@
 """The Set Transformer's table of clustering features of CIFAR-100, from results; and the table of one run."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -75,7 +74,7 @@ def _seen(result: Result) -> str:
 
 
 def _cell(result: Result | None, metric: str) -> Cell:
-    return dataclasses.replace(measured(result and result.metrics[f"trained/{metric}"]), decimals=4)
+    return measured(result and result.metrics[f"trained/{metric}"], decimals=4)
 
 
 TABLES = {
