@@ -27,15 +27,18 @@ _STEADY |= dict(momentum=0.0, weight_decay=0.0, clip_norm=0.0)
 def parse_axes(arg: str | None, **axes: Sequence[str]) -> dict[str, str]:
     """The axes of a config string 'model=maml,preset=quick', which follows the colon of --config.
 
-    The first of an axis's values is its default. Raises ValueError for an unknown axis or value, with the nearest.
+    The first of an axis's values is its default. Raises ValueError for an unknown axis or value, with the nearest,
+    and for an axis that is given twice.
     """
-    chosen = {name: next(iter(values)) for name, values in axes.items()}
+    chosen = {}
     for part in filter(None, (arg or "").split(",")):
         name, _, value = part.partition("=")
         if value not in choose(axes, name, "axis"):
             raise ValueError(unknown(name, value, axes[name]))
+        if name in chosen:
+            raise ValueError(f"axis {name!r} is given twice")
         chosen[name] = value
-    return chosen
+    return {name: chosen.get(name, next(iter(values))) for name, values in axes.items()}
 
 
 def first(table: Mapping[str, Any], axes: Mapping[str, str]) -> Any:

@@ -53,8 +53,8 @@ def _run(argv: list[str]) -> None:
     from experiments import catalogue
 
     placement.initialize_hosts()
-    overrides = config_flags.get_override_values(flags.FLAGS["config"])
-    options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value, overrides)
+    given = command_line.overrides()
+    options = launch.Options(_DATA_DIR.value, _RESTART.value, _TENSORBOARD.value, _WEIGHTS.value, given)
     path = Path(_WORKDIR.value) if _WORKDIR.value else None
     console = command_line.console(quiet=not placement.is_writer())
     launch.launch(config, path, options, console, catalogue.show)

@@ -83,7 +83,7 @@ def _sweep(argv: list[str], failed: list[int]) -> None:
     command_line.parse_config(argv, _CONFIG)
     flag = flags.FLAGS["config"]
     name, _, arg = config_flags.get_config_filename(flag).partition(":")
-    overrides, root = config_flags.get_override_values(flag), Path(_WORKDIR.value)
+    overrides, root = command_line.overrides(), Path(_WORKDIR.value)
     console = command_line.console()
     say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
     module = config_files.load(Path(name), _CELLS.value)
@@ -224,7 +224,7 @@ def _pending(
 
     Says what becomes of each cell. Adds results to `finished`, exit codes of cells that are left alone to `failed`.
     """
-    unneeded = getattr(module, "unneeded", lambda config, finished: None)
+    unneeded, file = getattr(module, "unneeded", lambda config, finished: None), Path(module.__file__)
     told, begun, root = None, set(), Path(_WORKDIR.value)
     for cell in listed:
         path = cell.folder(root)
@@ -233,7 +233,8 @@ def _pending(
         begun.add(path)
         done = (path / "result.json").exists()
         alike = [content for content in finished if content.get("overrides", {}) == cell.overrides_as_stored]
-        reason = None if done else unneeded(cell.config, alike)
+        with config_files.blamed(file):
+            reason = None if done else unneeded(cell.config, alike)
         before = None if done or reason or _RETRY.value else failures.remembered(root, path)
         if before:
             say(f"skip, failed before: {name}:{cell.text}: {before.said} (--retry_failed runs it again)")
@@ -247,7 +248,7 @@ def _pending(
             try:
                 finished.append(load_results([path])[0].content)
             except UserError as error:  # of one cell: the others go on
-                print(f"error: {cell.text}: {error}", file=sys.stderr)
+                print(f"error: {cell.text}: {error} (with its folder moved away, it runs again)", file=sys.stderr)
                 failed.append(error.exit_code)
         elif not (reason or before or _DRY_RUN.value):
             yield cell, path

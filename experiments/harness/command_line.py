@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # The threads of SciPy's LAPACK, which JAX calls on a CPU, compete with JAX's own. SciPy reads this when it is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -129,6 +130,12 @@ def parse_config(argv: list[str], holder: flags.FlagHolder) -> ConfigDict:
     if holder.value is None:
         raise UserError("--config is missing: --config configs/<paper>/<experiment>.py:axis=value,...")
     return holder.value
+
+
+def overrides() -> dict[str, Any]:
+    """Config key -> value, of the flags that were parsed: sections as dicts."""
+    given = config_flags.get_override_values(flags.FLAGS["config"])
+    return {key: config_files.plain(value) for key, value in given.items()}
 
 
 def enable_compilation_cache() -> None:

@@ -68,6 +68,11 @@ def type_of(config: ConfigDict, key: str) -> type:
     return kind
 
 
+def plain(value: Any) -> Any:
+    """A value of a config that JSON and a command line hold: sections as dicts."""
+    return value.to_dict() if isinstance(value, ConfigDict) else value
+
+
 def check_returned(file: Path, function: str, found: Any, expected: type) -> None:
     """Raises ConfigError where a function of a file returned something else than it should."""
     if not isinstance(found, expected):

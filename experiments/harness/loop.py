@@ -5,7 +5,7 @@ import functools
 import math
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from experiments.harness.placement import Placement, wait_for_all
 from experiments.harness.progress import Reporter
 from experiments.harness.run_directory import RunDirectory
 from experiments.harness.step import Program, TrainState
-from kvq_jax.domains import Count, Natural, Seed
+from kvq_jax.domains import Count, Natural, Seed, Within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class TrainSettings:
     """The config's `train` section."""
 
     steps: Count
-    batch_size: Count  # tasks per step and seed
+    batch_size: Annotated[int, Within(1, 2**31 - 1)]  # tasks per step and seed; what a shape of JAX takes
     seed: Seed  # the first seed
     seeds: Count  # seeds trained at once: seed, seed + 1, ...
     micro_batches: Count  # equal parts of a batch whose gradients are added up, one in memory at a time; 1: the whole

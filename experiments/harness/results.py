@@ -195,7 +195,7 @@ def comparable(
             continue
         claim = f"{first.folder} and {result.folder} claim one cell of {name} but differ in {', '.join(sorted(keys))}"
         if first.source == result.source:
-            raise UserError(f"{claim}: keep one out of --results")
+            raise UserError(f"{claim}: keep one (`python -m scripts.runs --where ... --delete` moves the other away)")
         print(f"note: {claim}: the earlier folder wins", file=sys.stderr)
     return found
 

@@ -114,7 +114,7 @@ class RunDirectory:
         """
         file, left = self.path / _ORIGIN, (self.path.glob("checkpoints/*/*"), self.path.glob(f"{EVALUATION}/*"))
         with contextlib.suppress(FileNotFoundError, ValueError):
-            if any(map(any, left)) and now.keys() == (first := json.loads(file.read_bytes())).keys():
+            if any(map(any, left)) and _is_like(first := json.loads(file.read_bytes()), now):
                 return first
         write_text(file, json.dumps(now) + "\n")
         return now
@@ -200,6 +200,15 @@ def locked(path: Path) -> IO[str]:
     return lock
 
 
+def _is_like(found: Any, expected: Mapping[str, Any]) -> bool:
+    """Whether something read has the keys of a mapping, and mappings where it has them."""
+    return (
+        isinstance(found, dict)
+        and found.keys() == expected.keys()
+        and all(isinstance(found[key], Mapping) == isinstance(value, Mapping) for key, value in expected.items())
+    )
+
+
 def _is_unfinished(path: Path) -> bool:
     """Whether a file is one that `moved_into` was writing."""
     return path.name.startswith(".") and path.name.endswith(UNFINISHED)
@@ -208,7 +217,7 @@ def _is_unfinished(path: Path) -> bool:
 def _step_of(line: bytes) -> float:
     """The step of a line of metrics.jsonl, infinite where it is cut short or damaged."""
     try:
-        return json.loads(line)["step"] if line.endswith(b"\n") else math.inf
+        return float(json.loads(line)["step"]) if line.endswith(b"\n") else math.inf
     except (ValueError, TypeError, KeyError):
         return math.inf
 

@@ -66,10 +66,14 @@ def cells(
       points: their axes choose as `arg` does, their config keys are overrides.
 
     Raises:
-      ConfigError: an axis or key that is unknown to one of the cells or given twice, or a point without a cell.
+      ConfigError: an axis or key that is unknown to one of the cells or given twice, a point without a cell, or a
+        function that fails or lists no cells.
     """
-    given = dict(part.partition("=")[::2] for part in filter(None, arg.split(",")))
-    listed = getattr(module, function)()
+    parts = [part.partition("=")[::2] for part in filter(None, arg.split(","))]
+    given = dict(parts)
+    if len(given) < len(parts):
+        raise ConfigError(f"an axis is given twice: {arg}")
+    listed = _listed(module, function)
     splits = [_split(point, given, overrides) for point in points]
     for own, _ in splits:
         if not any(_fits(axes, given | own) for axes in listed):
@@ -80,6 +84,17 @@ def cells(
             if _fits(axes, given | own):
                 text = ",".join(f"{name}={value}" for name, value in (given | own | axes).items())
                 yield _cell(module, text, dict(sorted((overrides | changes).items())))
+
+
+def _listed(module: ModuleType, function: str) -> list[dict[str, Any]]:
+    """What a function of a config module lists. Raises ConfigError where it fails or is no list of cells."""
+    file = Path(module.__file__)
+    with config_files.blamed(file):
+        listed = getattr(module, function)()
+    config_files.check_returned(file, function, listed, list)
+    if not all(isinstance(axes, dict) for axes in listed):
+        raise ConfigError(f"{file}: {function}() lists {listed[0]!r}, expected dicts of axes")
+    return listed
 
 
 def _split(point: Point, given: Mapping[str, str], overrides: Mapping[str, Any]) -> tuple[dict[str, str], dict]:
@@ -105,4 +120,4 @@ def _cell(module: ModuleType, text: str, overrides: dict[str, Any]) -> Cell:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{where}: {key}={value}: {error}") from error
     taken = {key: functools.reduce(getattr, key.split("."), config) for key in overrides}  # 1 as 1.0, say
-    return Cell(text, taken, config)
+    return Cell(text, {key: config_files.plain(value) for key, value in taken.items()}, config)

@@ -34,13 +34,13 @@ def remember(root: Path, run: Path, error: Exception, said: str, code: int) -> N
 
 
 def remembered(root: Path, run: Path) -> Failure | None:
-    """What is known; None where the run has not failed."""
+    """What is known, be it little; None where the run has not failed."""
     try:
         return Failure(**json.loads(_file(root, run).read_text()))
     except FileNotFoundError:
         return None
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{_file(root, run)} is damaged: remove it, or retry with --retry_failed") from error
+    except (OSError, TypeError, ValueError):
+        return Failure(f"{_file(root, run)} is damaged", Broken.exit_code)
 
 
 def forget(root: Path, run: Path) -> None:

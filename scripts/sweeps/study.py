@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.harness.errors import Diverged, UserError
+from experiments.harness.errors import Diverged, UserError, first_line
 from experiments.harness.tables import Cell as Number
 from experiments.harness.tables import Table, measured
 from kvq_jax.names import unknown
@@ -107,7 +107,10 @@ def optimise(
     direction = "maximize" if search.maximise else "minimize"
     pruner = optuna.pruners.MedianPruner() if search.prune else optuna.pruners.NopPruner()
     options = dict(study_name=search.name, storage=storage, pruner=pruner, load_if_exists=True)
-    study = optuna.create_study(direction=direction, **options)
+    try:
+        study = optuna.create_study(direction=direction, **options)
+    except Exception as error:  # of any driver of a database, or of what a file holds
+        raise UserError(f"--storage: cannot read or write the study {search.name}: {first_line(error)}") from error
     if study.direction.name.lower() != direction:
         raise UserError(f"--study {search.name}: it is there, and is to {study.direction.name.lower()} its metric")
     owner, run_again, stopping = owner or trials.this_process(), trials.again(), threading.Event()
@@ -199,6 +202,15 @@ def table(study, search: Search) -> Table:
     return Table(f"Study {search.name}", ["trial", *keys, search.metric, "state"], rows, said)
 
 
+def _validation(line: str) -> tuple[int, float] | None:
+    """Step and validation loss of a line of metrics.jsonl; None for one without, and one that is cut or damaged."""
+    try:
+        row = json.loads(line)
+        return int(row["step"]), float(row["validation_loss"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 class _Validation:
     """Reports the validation losses of a run to its trial, each once. Raises TrialPruned where it should end."""
 
@@ -207,9 +219,9 @@ class _Validation:
 
     def __call__(self) -> None:
         lines = self._file.read_text().splitlines(keepends=True) if self._file.exists() else []
-        for row in (json.loads(line) for line in lines if line.endswith("\n")):
-            if "validation_loss" in row and row["step"] > self._last:
-                self._last = row["step"]
-                self._trial.report(self._sign * row["validation_loss"], row["step"])
+        for step, loss in filter(None, map(_validation, lines)):
+            if step > self._last:
+                self._last = step
+                self._trial.report(self._sign * loss, step)
                 if self._trial.should_prune():
                     raise import_optuna().TrialPruned

@@ -213,7 +213,8 @@ def test_two_steps_of_the_paper_preset_at_full_width(module, model, monkeypatch)
 
 @pytest.mark.parametrize(
     "arg, message",
-    [("model", "unknown model ''"), ("modle=a", "did you mean 'model'"), ("model=b ,preset=x", "unknown model 'b '")],
+    [("model", "unknown model ''"), ("modle=a", "did you mean 'model'"), ("model=b ,preset=x", "unknown model 'b '")]
+    + [("model=a,preset=x,model=b", "axis 'model' is given twice")],
 )
 def test_axes_are_checked(arg, message):
     with pytest.raises(ValueError, match=message):

@@ -47,6 +47,16 @@ def test_every_finding_holds_and_the_page_of_findings_is_that_of_the_results(res
     )
 
 
+def test_results_that_do_not_fit_each_other_leave_the_rest_of_a_report(results):
+    few = [result for result in results if result.name in ("intention/sine", "intention/kabsch")]
+    one = next(result for result in few if result.name == "intention/sine" and result.preset == "quick")
+    config = one.config | {"optimizer": one.config["optimizer"] | {"learning_rate": 1.0}}
+    other = Result(one.folder.with_name("other"), one.content | {"config": config}, one.source)
+    groups = {group.name: group for group in findings_of([*few, other])["intention"]}
+    assert "claim one cell of intention/sine" in groups["intention/figure7_sine"].missing
+    assert groups["intention/figure10"].findings and not groups["intention/figure10"].missing
+
+
 def test_the_readme_says_findings_alone(results):
     text = (ROOT / "README.md").read_text().partition("## What we found")[2]
     listed = [" ".join(item.split()) for item in text.partition("\n\n![")[0].split("\n- ")[1:]]

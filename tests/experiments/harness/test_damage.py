@@ -307,6 +307,16 @@ def test_a_run_without_a_state_began_nothing(config, copy):
     assert "begun" not in told and "begun_with" not in result.content
 
 
+@pytest.mark.parametrize("how", ["[]", '{"facts": {}', "versions"])
+def test_a_damaged_origin_is_written_anew(config, copy, how):
+    (copy / "result.json").unlink()
+    first = json.loads((copy / "origin.json").read_text())
+    (copy / "origin.json").write_text(json.dumps(first | {how: None}) if how == "versions" else how)
+    result, told = run(config, copy)
+    assert "begun" not in told and "begun_with" not in result.content
+    assert json.loads((copy / "origin.json").read_text()) == first
+
+
 def test_parts_of_a_run_that_is_finished_go(config, copy):
     """It may have been killed between its result and them."""
     (copy / "evaluation").mkdir()

@@ -83,11 +83,24 @@ def test_an_axis_that_the_cells_leave_open_multiplies_them():
         (["train.steps="], "expected KEY=V1,V2"),
         (["=3"], "expected KEY=V1,V2"),
         (["train.steps=1,,2"], "expected KEY=V1,V2"),
+        (["model=maml", "model=intention"], "model is given twice"),
     ],
 )
 def test_a_grid_that_does_not_fit_is_one_line(grid, message):
     with pytest.raises(UserError, match=message.replace("()", r"\(\)")) as raised:
         list(cells(sine, "preset=tiny", {"train.batch_size": 4}, points=space.grid(grid)))
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("function", ["listless", "texts", "wanting", "broken"])
+def test_what_lists_the_cells_is_blamed_for_its_failures(function, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from configs.intention.sine import get_config\n\n"
+        "listless = lambda: 3\ntexts = lambda: ['model=maml']\nwanting = lambda axes: []\nbroken = lambda: [1 / 0]\n"
+    )
+    module = config_files.load(tmp_path / "mine.py", function)
+    with pytest.raises(ConfigError, match="mine.py") as raised:
+        list(cells(module, "preset=tiny", {}, function))
     assert len(str(raised.value).splitlines()) == 1
 
 

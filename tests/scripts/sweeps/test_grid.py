@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 from absl.testing import flagsaver
+from ml_collections import ConfigDict
 
+from configs.intention import sine
+from experiments.harness import command_line
 from experiments.harness.errors import Diverged, UserError
 from scripts import sweep
 from scripts.sweeps import failures, study
+from scripts.sweeps.cells import cells
 from scripts.sweeps.processes import Ended
 from tests.scripts.command import run
 
@@ -194,5 +198,27 @@ def test_a_failed_cell_is_reported_and_retried_only_when_asked(tmp_path, monkeyp
     assert swept()[:2] == (1, [2]) and swept("--retry_failed")[:2] == (0, [0, 1, 2]) and swept()[:2] == (0, [0, 1, 2])
     assert not list((tmp_path / ".failed").rglob("*.json"))
     (tmp_path / ".failed" / "x.json").write_text("{")
-    with pytest.raises(UserError, match="x.json is damaged: remove it"):
-        failures.remembered(tmp_path, tmp_path / "x")
+    assert failures.remembered(tmp_path, tmp_path / "x") == failures.Failure(f"{tmp_path}/.failed/x.json is damaged", 1)
+
+
+def test_a_section_is_an_override_as_any_other(tmp_path, monkeypatch, capsys):
+    """Stored in a result, told in one line, and a flag of another process."""
+    given, section = [], "{'name': 'informer'}"
+    launched = lambda config, path, options, *rest: given.append((config, options)) or types.SimpleNamespace(content={})
+    monkeypatch.setattr(sweep.launch, "launch", launched)
+    flags = ("--config=configs/intention/sine.py:preset=tiny,model=intention", f"--grid=model.op={section}")
+    with flagsaver.flagsaver():
+        assert sweep.main(["sweep", *flags, f"--workdir={tmp_path}"]) == 0
+    told = capsys.readouterr().out
+    assert f"sine.py:preset=tiny,model=intention model.op={section} -> {tmp_path}" in told
+    ((config, options),) = given
+    assert config.model.op.name == "informer" and json.dumps(options.overrides) == '{"model.op": {"name": "informer"}}'
+    (cell,) = cells(sine, "model=intention,preset=tiny", {}, points=[{"model.op": {"name": "informer"}}])
+    assert f"--config.model.op={section}" in cell.arguments("sine.py", tmp_path, None)
+
+
+def test_a_section_of_the_command_line_is_an_override_as_any_other(monkeypatch):
+    values = {"model.op": ConfigDict({"name": "informer", "more": {"alpha": 0.5}}), "train.steps": 4}
+    monkeypatch.setattr(command_line.config_flags, "get_override_values", lambda flag: values)
+    with flagsaver.flagsaver():
+        assert command_line.overrides() == {"model.op": {"name": "informer", "more": {"alpha": 0.5}}, "train.steps": 4}

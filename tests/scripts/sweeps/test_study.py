@@ -236,7 +236,7 @@ def test_a_trial_is_pruned_by_its_validation_losses(tmp_path, maximise):
         for step in (1, 2, 3):
             row = {"step": step, "loss": 1.0, "validation_loss": 1.0 + bad}
             with (path / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(row) + "\n" + json.dumps({"step": step}) + '\n{"step": 9, "valid')
+                file.write(json.dumps(row) + "\n" + json.dumps({"step": step}) + '\n{"step": "a"}\n{"step": 9, "valid')
             watch()
             (path / "metrics.jsonl").write_text((path / "metrics.jsonl").read_text().rpartition("\n")[0] + "\n")
         ended.append(path)
@@ -312,6 +312,12 @@ def test_a_study_is_kept_in_a_file_or_a_database(text, tmp_path, monkeypatch):
     whole = optimise(search(2), study.storage_of(text))
     assert whole.rows[:1] == half.rows and whole.csv() == optimise(search(2)).csv()
     assert [path.name for path in tmp_path.iterdir()] == [text.rpartition("/")[2]]
+
+
+def test_a_file_that_holds_no_study_is_one_line(tmp_path):
+    (tmp_path / "studies.log").write_text("garbage\n")
+    with pytest.raises(UserError, match="--storage: cannot read or write the study s: "):
+        optimise(search(1), study.storage_of(str(tmp_path / "studies.log")))
 
 
 def test_a_database_that_is_not_there_is_one_line():
