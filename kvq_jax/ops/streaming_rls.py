@@ -25,7 +25,9 @@ class RlsState(NamedTuple):
     weights: Array  # [..., d, k], that times sum_i l^(n-i) c_i k_i v_i'
 
 
-_AT_ONCE = 32  # points that are added together where any are forgotten: the inverse is divided by l^32
+# Points that are added together where any are forgotten, and the inverse is divided by l^points: more than d points,
+# see `_added`, or few.
+_AT_ONCE, _AT_ONCE_OF_FEW = 32, 8
 
 
 def rls_init(d: int, k: int, *, alpha: Scalar = 1e-3, batch: tuple[int, ...] = (), dtype=jnp.float32) -> RlsState:
@@ -50,14 +52,15 @@ def rls_update(
 ) -> RlsState:
     """Adds points in order: Haykin, Adaptive Filter Theory, 'The Recursive Least-Squares Algorithm'.
 
-    A chunk is added at once, by Woodbury's identity; where points are forgotten, 32 at a time. With rows scaled
-    by sqrt(c), c_i = weight_i l^(points after i in the chunk), and P faded by l^(points in the chunk):
-    G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P.
+    A chunk is added at once, by Woodbury's identity; where points are forgotten, 32 at a time, or 8 where d >= 32. With
+    rows scaled by sqrt(c), c_i = weight_i l^(points after i in the chunk), and P faded by l^(points in the chunk):
+    G = P K' (I + K P K')^-1, w <- w + G (V - K w), P <- P - G K P. Of more than d points that difference cancels. With
+    P = L L' the same is P <- L (I + L'K'K L)^-1 L', G = P K'.
 
     key [..., N, d] and value [..., N, k] are in order of time; one point (N = 1) is the textbook update by Sherman and
     Morrison. A point that mask [..., N] leaves out ages nobody; one of weight 0 (weight [..., N], >= 0) still ages the
-    others. forgetting is l in (0, 1]. Takes O(N d^2 + N^2 d + N^3) for the points added at once. Raises ValueError if
-    shapes do not fit, or forgetting is a number outside (0, 1].
+    others. forgetting is l in (0, 1]. Takes O(N d^2 + N^2 d), or O(N d^2 + d^3) of more than d points, for the points
+    added at once. Raises ValueError if shapes do not fit, or forgetting is a number outside (0, 1].
     """
     check_positive("forgetting", forgetting, 1)
     key, value, weight, keep = present_rows(key, value, mask, weight)
@@ -66,19 +69,20 @@ def rls_update(
         return state
     alive = jnp.ones(count, key.dtype) if keep is None else keep.astype(key.dtype)
     weight = jnp.ones(count, key.dtype) if weight is None else jnp.asarray(weight, key.dtype)
-    if count <= _AT_ONCE or (isinstance(forgetting, numbers.Real) and forgetting == 1):
+    size = _AT_ONCE if key.shape[-1] < _AT_ONCE else _AT_ONCE_OF_FEW
+    if count <= size or (isinstance(forgetting, numbers.Real) and forgetting == 1):
         return _added(state, key, value, alive, weight, forgetting)
-    first = (count - 1) % _AT_ONCE + 1
+    first = (count - 1) % size + 1
     rows = [(key, -2), (value, -2), (alive, -1), (weight, -1)]
     state = _added(state, *(lax.slice_in_dim(x, 0, first, axis=axis) for x, axis in rows), forgetting)
-    parts = tuple(_in_parts(lax.slice_in_dim(x, first, None, axis=axis), axis) for x, axis in rows)
+    parts = tuple(_in_parts(lax.slice_in_dim(x, first, None, axis=axis), axis, size) for x, axis in rows)
     return lax.scan(lambda state, part: (_added(state, *part, forgetting), None), state, parts)[0]
 
 
-def _in_parts(x: Array, axis: int) -> Array:
-    """[n / _AT_ONCE, ...]: consecutive rows, which lie along an axis -1 or -2."""
+def _in_parts(x: Array, axis: int, size: int) -> Array:
+    """[n / size, ...]: `size` consecutive rows each, which lie along an axis -1 or -2."""
     parts = jnp.moveaxis(x, axis, 0)
-    parts = parts.reshape(len(parts) // _AT_ONCE, _AT_ONCE, *parts.shape[1:])
+    parts = parts.reshape(len(parts) // size, size, *parts.shape[1:])
     return jnp.moveaxis(parts, 1, axis)
 
 
@@ -91,10 +95,18 @@ def _added(state: RlsState, key: Array, value: Array, alive: Array, weight: Arra
     key, value = root * key, root * value
     inverse = state.inverse / (factor ** age[..., :1])[..., None]
 
-    spread = matmul(key, inverse)  # K P, [..., N, d]
-    system = matmul(spread, transpose(key)) + jnp.eye(key.shape[-2], dtype=key.dtype)
-    gain = transpose(linalg.solve(system, spread))  # [..., d, N]
-    inverse = inverse - matmul(gain, spread)
+    n, d = key.shape[-2:]
+    if n > d:
+        lower = linalg.cholesky(inverse)
+        spread = matmul(key, lower)  # K L, [..., N, d]
+        system = matmul(transpose(spread), spread) + jnp.eye(d, dtype=key.dtype)
+        inverse = matmul(lower, linalg.solve(system, transpose(lower)))
+        gain = matmul(inverse, transpose(key))  # [..., d, N]
+    else:
+        spread = matmul(key, inverse)  # K P, [..., N, d]
+        system = matmul(spread, transpose(key)) + jnp.eye(n, dtype=key.dtype)
+        gain = transpose(linalg.solve(system, spread))
+        inverse = inverse - matmul(gain, spread)
     solution = state.weights + matmul(gain, value - matmul(key, state.weights))
     return RlsState((inverse + transpose(inverse)) / 2, solution)
 

@@ -130,3 +130,22 @@ def test_many_points_at_once_are_forgotten_like_one_after_the_other():
     np.testing.assert_allclose(whole.inverse, parts.inverse, rtol=1e-3, atol=1e-5)
     nobody = add(streaming.rls_init(2, 1, batch=(0,)), key[:0], value[:0], mask)
     assert nobody.weights.shape == (0, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "n, d, factor", [(1000, 8, 1.0), (256, 3, 1.0), (64, 1, 1.0), (64, 3, 0.7), (64, 3, 0.3), (128, 40, 0.9)]
+)
+def test_points_at_once_round_no_more_than_one_after_the_other(n, d, factor):
+    """In float32, with the ridge 1e-3 that is the default: weights and inverse."""
+    rng = np.random.default_rng(0)
+    k = rng.normal(size=(n, d))
+    v = k @ rng.normal(size=(d, 2)) + 0.1 * rng.normal(size=(n, 2))
+    c, faded = factor ** np.arange(n - 1, -1, -1.0), 1e-3 * factor**n
+    exact = np.linalg.inv(k.T @ (c[:, None] * k) + faded * np.eye(d)), numpy_ridge(k, v, c, faded)
+    k, v = jnp.asarray(k, jnp.float32), jnp.asarray(v, jnp.float32)
+    add = functools.partial(streaming.rls_update, forgetting=factor)
+    start = streaming.rls_init(d, 2)
+    single, _ = jax.lax.scan(lambda state, row: (add(state, *row), None), start, (k[:, None], v[:, None]))
+    for right, one, at_once in zip(exact, single, add(start, k, v)):
+        error, bound = (np.abs(found - right).max() / np.abs(right).max() for found in (at_once, one))
+        assert error < 10 * bound + 1e-6
