@@ -99,15 +99,24 @@ def read(folder: pathlib.Path) -> Trained:
 
 
 def describe(model: Any) -> dict[str, Any]:
-    """What model.json says of a module: its class and fields. Raises ValueError as `save`."""
+    """What model.json says of a module: its class and fields, but for defaults that JSON cannot hold.
+
+    Raises ValueError as `save`.
+    """
     from kvq_jax.fields import fields_of
 
     name = type(model).__name__
     if _classes().get(name) is not type(model):
         raise ValueError(f"{name} is no class of kvq_jax.models or kvq_jax.nn, so that no one could load it")
-    return {"class": name} | {
-        field: _plain(getattr(model, field), f"{name}.{field}") for field in fields_of(type(model))
-    }
+    described = {"class": name}
+    for field, declared in fields_of(type(model)).items():
+        value = getattr(model, field)
+        try:
+            described[field] = _plain(value, f"{name}.{field}")
+        except ValueError:  # a function, say
+            if value is not declared.default:
+                raise
+    return described
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -119,7 +128,7 @@ def _plain(value: Any, where: str) -> Any:
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return describe(value)
     raise ValueError(f"{where}: JSON cannot hold {value!r}; fields of a saved model are names and numbers")
 

@@ -20,23 +20,33 @@ from kvq_jax.nn import ISAB, MLP, PMA, SAB, Linear, Mixer, SetBlock, set_mean
 from kvq_jax.nn.heads import attend
 from kvq_jax.nn.mlp import parameter
 from kvq_jax.nn.set_transformer import points_init
+from kvq_jax.ops import masks
 
 
 def set_sum(rows: Array, mask: Array | None = None) -> Array:
-    """The sum of the rows [..., N, k] that mask [..., N] keeps, [..., 1, k]."""
-    rows = rows if mask is None else jnp.where(mask[..., None], rows, 0)
-    return rows.sum(-2, keepdims=True)
+    """The sum of the rows [..., N, k] that mask [..., N] keeps, [..., 1, k]. Raises ValueError for another mask."""
+    there = _there(rows, mask)
+    return (rows if there is None else jnp.where(there, rows, 0)).sum(-2, keepdims=True)
 
 
 def set_max(rows: Array, mask: Array | None = None) -> Array:
     """The largest of each feature over the rows [..., N, k] that mask [..., N] keeps, [..., 1, k]; 0 if it keeps none.
 
-    Raises ValueError for N = 0.
+    Raises ValueError for another mask.
     """
-    if mask is None:
+    there = _there(rows, mask)
+    if rows.shape[-2] == 0:
+        return jnp.zeros((*rows.shape[:-2], 1, rows.shape[-1]), rows.dtype)
+    if there is None:
         return rows.max(-2, keepdims=True)
-    largest = jnp.where(mask[..., None], rows, jnp.finfo(rows.dtype).min).max(-2, keepdims=True)
-    return jnp.where(mask.any(-1)[..., None, None], largest, 0)
+    largest = jnp.where(there, rows, jnp.finfo(rows.dtype).min).max(-2, keepdims=True)
+    return jnp.where(there.any(-2, keepdims=True), largest, 0)
+
+
+def _there(rows: Array, mask: Array | None) -> Array | None:
+    """The mask of the rows as [..., N, 1]. Raises ValueError, as the operators do."""
+    pairs = masks.resolve(jnp.zeros((1, rows.shape[-1]), rows.dtype), rows, rows, mask)
+    return pairs if pairs is None else jnp.swapaxes(pairs, -1, -2)
 
 
 class SetNetwork(SetBlock):

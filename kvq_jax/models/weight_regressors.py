@@ -26,6 +26,7 @@ from kvq_jax.models.few_shot import Regressor
 from kvq_jax.models.initialised import Initialised
 from kvq_jax.models.points import whole_mask
 from kvq_jax.nn import Mixer, Op, set_mean
+from kvq_jax.ops import masks
 
 
 class IntentionWeights(Initialised):
@@ -195,5 +196,7 @@ def check_shapes(x, y, mask):
     shapes = f"x {x.shape}, y {y.shape}"
     if x.shape[:-1] != y.shape[:-1]:
         raise ValueError(f"x and y differ before their last dimension: {shapes}")
+    if mask is not None:
+        masks.check_boolean(mask)
     if mask is not None and mask.shape != x.shape[:-1]:
         raise ValueError(f"mask {mask.shape} is not x without its last dimension: {shapes}")

@@ -53,7 +53,8 @@ def softmax_attention(
     def weigh(query, key, mask, scale):
         return _exponentials(scores(query, key) * scale, mask)
 
-    ours = functools.partial(_attend, weigh=weigh, option=per_batch(scale))
+    batch = masks.output_shape(query, key, value)[:-2]
+    ours = functools.partial(_attend, weigh=weigh, option=per_batch(scale, batch=batch))
     library = functools.partial(_library_softmax, scale=scale, implementation=implementation)
     if implementation is not None:
         return library(query, key, value, mask)
@@ -92,11 +93,12 @@ def laplace_attention(
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
     masks.check_positive("length_scale", length_scale)
+    batch = masks.output_shape(query, key, value)[:-2]
 
     def weigh(query, key, mask, length_scale):
         return _exponentials(-absolute_distance(query, key) / length_scale, mask)
 
-    return _attend(query, key, value, mask, weigh, per_batch(length_scale))
+    return _attend(query, key, value, mask, weigh, per_batch(length_scale, batch=batch))
 
 
 def uniform_attention(query: Array, key: Array, value: Array, *, mask: Mask = None) -> Array:

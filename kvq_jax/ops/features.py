@@ -62,6 +62,8 @@ def whitener(
 ) -> Callable[[Array], Array]:
     """x [..., M, d] -> phi(x) [..., M, m] for landmarks [..., m, d] of which keep [..., m, 1] (None: all) are there."""
     root_of = choose(ROOTS, root, "root")
+    if isinstance(jitter, numbers.Real) and jitter < 0:
+        raise ValueError(f"jitter must be at least 0, got {jitter}")
     gram = kernel(landmarks, landmarks)
     m, diagonal = gram.shape[-1], jnp.diagonal(gram, axis1=-2, axis2=-1)[..., None]
     there = jnp.ones((m, 1), bool) if keep is None else keep > 0

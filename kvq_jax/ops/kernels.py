@@ -135,6 +135,8 @@ def bind(
     if callable(kernel):
         return kernel
     row = choose(KERNELS, kernel, "kernel")
+    if kernel == "linear":  # it has no width
+        return linear
     if isinstance(gamma, str):
         gamma = choose(BANDWIDTHS, gamma, "rule")(row, key, keep)
     elif isinstance(gamma, numbers.Real) and not 0 < gamma < math.inf:

@@ -56,16 +56,20 @@ def fit(
         scalars: numbers and names, given to `run` as they are, and arrays [...], given as [..., 1, 1].
         matrices: arrays [..., a, b] whose leading dimensions are those of the keys.
     """
-    pairs = masks.resolve(query, key, value, mask)
+    pairs, batch = masks.resolve(query, key, value, mask), masks.output_shape(query, key, value)[:-2]
     out, compute = linalg.dtypes(query, key, value)
     query, key, value = (jnp.asarray(x, compute) for x in (query, key, value))
     if sample_weight is not None and jnp.shape(sample_weight)[-1:] != key.shape[-2:-1]:
         raise ValueError(f"expected sample_weight [..., {key.shape[-2]}], got {jnp.shape(sample_weight)}")
+    if sample_weight is not None:
+        masks.check_leading("sample_weight", jnp.shape(sample_weight)[:-1], batch)
+    for matrix in matrices:
+        masks.check_leading("a matrix", jnp.shape(matrix)[:-2], batch)
     if key.shape[-2] == 0:  # one absent key, so that `run` needs no case for none
         key, value = (jnp.zeros((*x.shape[:-2], 1, x.shape[-1]), compute) for x in (key, value))
         pairs, sample_weight = jnp.zeros((1, 1), bool), None
     key, value, spoilt = masks.absent(key, value, pairs)
-    scalars = [per_batch(x, compute) for x in scalars]
+    scalars = [per_batch(x, compute, batch) for x in scalars]
     matrices = [jnp.asarray(x, compute) for x in matrices]
     weight = None if pairs is None else pairs.astype(compute)
     if sample_weight is not None:

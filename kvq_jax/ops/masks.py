@@ -19,11 +19,25 @@ Mask = Array | None
 Scalar = float | Array
 
 
-def per_batch(x: Scalar | str, dtype: jnp.dtype | None = None) -> Scalar | str:
-    """A number or name as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix."""
+def per_batch(x: Scalar | str, dtype: jnp.dtype | None = None, batch: tuple[int, ...] | None = None) -> Scalar | str:
+    """A number or name as it is; an array [...] as [..., 1, 1], to meet the leading dimensions of a matrix.
+
+    Raises ValueError for an array that does not broadcast against the leading dimensions `batch`, if they are given.
+    """
     if isinstance(x, np.generic):  # a number too, but with a dtype, which would widen everything
         return x.item()
-    return x if isinstance(x, (numbers.Real, str)) else jnp.asarray(x, dtype)[..., None, None]
+    if isinstance(x, (numbers.Real, str)):
+        return x
+    x = jnp.asarray(x, dtype)
+    if batch is not None:
+        check_leading("an option", x.shape, batch)
+    return x[..., None, None]
+
+
+def check_leading(what: str, shape: tuple[int, ...], batch: tuple[int, ...]) -> None:
+    """Raises ValueError unless the leading dimensions `shape` of something broadcast against those of an operator."""
+    if broadcast(shape, batch) is None:
+        raise ValueError(f"{what} of leading dimensions {shape} does not fit those of query, key and value, {batch}")
 
 
 def check_positive(name: str, x: Scalar, most: float = math.inf) -> None:
@@ -40,7 +54,7 @@ def output_shape(query: Array, key: Array, value: Array) -> tuple[int, ...]:
     """
     shapes = [jnp.shape(x) for x in (query, key, value)]
     fits = all(len(s) >= 2 for s in shapes) and shapes[0][-1] == shapes[1][-1] and shapes[1][-2] == shapes[2][-2]
-    batch = _broadcast(*(s[:-2] for s in shapes)) if fits else None
+    batch = broadcast(*(s[:-2] for s in shapes)) if fits else None
     if batch is None:
         raise ValueError(
             "expected query [..., M, d], key [..., N, d], value [..., N, k] with leading dimensions that "
@@ -59,19 +73,26 @@ def resolve(query: Array, key: Array, value: Array, mask: Mask) -> Array | None:
     if mask is None:
         return None
     mask, n = jnp.asarray(mask), key.shape[-2]
-    if not (mask.dtype == bool or jnp.issubdtype(mask.dtype, jnp.integer)):
-        # A float mask is most often an additive one (0 and -inf); a cast would make the opposite of it.
-        raise ValueError(f"expected a boolean mask (True = take part), got {mask.dtype}")
+    check_boolean(mask)
     if mask.ndim == 1 or mask.ndim == key.ndim - 1:
         fits, pairs = mask.shape[-1:] == (n,), mask[..., None, :]
     else:
         fits, pairs = mask.ndim == max(query.ndim, key.ndim) and mask.shape[-1] == n and mask.shape[-2] in (1, m), mask
-    if not fits or _broadcast(pairs.shape[:-2], tuple(batch)) is None:
+    if not fits or broadcast(pairs.shape[:-2], tuple(batch)) is None:
         raise ValueError(
             f"expected a mask [..., {n}] over keys or [..., {m}, {n}] over queries and keys, with leading "
             f"dimensions that fit query {query.shape} and key {key.shape}, got {mask.shape}"
         )
     return pairs.astype(bool)
+
+
+def check_boolean(mask: Array) -> None:
+    """Raises ValueError unless a mask is boolean, or integer.
+
+    A float mask is most often an additive one (0 and -inf): a cast would make the opposite of it.
+    """
+    if not (mask.dtype == bool or jnp.issubdtype(mask.dtype, jnp.integer)):
+        raise ValueError(f"expected a boolean mask (True = take part), got {mask.dtype}")
 
 
 def absent(key: Array, value: Array, mask: Mask) -> tuple[Array, Array, Array | None]:
@@ -96,7 +117,8 @@ def owe(output: Array, spoilt: Array | None) -> Array:
     return output if spoilt is None else jnp.where(spoilt, jnp.nan, output)
 
 
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape that all broadcast to; None where they do not."""
     try:
         return jnp.broadcast_shapes(*shapes)
     except ValueError:

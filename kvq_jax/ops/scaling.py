@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from kvq_jax.names import choose
-from kvq_jax.ops import linalg
+from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.linalg import matmul, transpose
 from kvq_jax.ops.masks import Scalar
 
@@ -35,8 +35,9 @@ def intention_map(query: Array, key: Array, *, scaling: str = "none", theta: Sca
     `map_variance` is the variance of its entries.
 
     query [..., M, d], key [..., N, d] -> [..., M, N], in float32 at least. `theta` is that of 'sigmoid' and may be
-    learnt, starting at 0. Raises ValueError for an unknown scaling.
+    learnt, starting at 0. Raises ValueError for an unknown scaling, and if shapes do not fit.
     """
+    masks.output_shape(query, key, key)
     scale = choose(MAP_SCALINGS, scaling, "scaling")
     _, compute = linalg.dtypes(query, key)
     query, key = jnp.asarray(query, compute), jnp.asarray(key, compute)

@@ -19,7 +19,7 @@ from jax import Array, lax
 from kvq_jax.ops import linalg, masks
 from kvq_jax.ops.masks import Mask, Scalar, per_batch
 from kvq_jax.ops.similarity import absolute_distance, mix, scores
-from kvq_jax.ops.streaming_fold import Stream
+from kvq_jax.ops.streaming_fold import Stream, check_sums
 
 
 class NormalisedState(NamedTuple):
@@ -83,13 +83,22 @@ def erf_stream(query: Array) -> Stream:
         weights = weights if pairs is None else jnp.where(pairs, weights, 0)
         return TotalState(masks.owe(mix(weights, value), spoilt))
 
+    def merge(a, b):
+        check_sums(a, b)
+        return TotalState(a.total + b.total)
+
+    def forget(state, key, value, mask=None):
+        gone = of(key, value, mask)
+        check_sums(state, gone)
+        return TotalState(state.total - gone.total)
+
     return Stream(
         init,
-        lambda state, key, value, mask=None: TotalState(state.total + of(key, value, mask).total),
-        lambda a, b: TotalState(a.total + b.total),
+        lambda state, key, value, mask=None: merge(state, of(key, value, mask)),
+        merge,
         lambda state: state.total,
         _fixed,
-        lambda state, key, value, mask=None: TotalState(state.total - of(key, value, mask).total),
+        forget,
     )
 
 
@@ -120,6 +129,7 @@ def _normalised(query: Array, score: Callable[[Array, Array], Array]) -> Stream:
 
 
 def _merge(a: NormalisedState, b: NormalisedState) -> NormalisedState:
+    check_sums([a.total], [b.total])
     maximum = jnp.maximum(a.maximum, b.maximum)
     x, y = (jnp.exp(state.maximum - _reference(maximum)) for state in (a, b))
     total = x[..., None] * a.total + y[..., None] * b.total

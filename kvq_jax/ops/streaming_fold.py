@@ -6,14 +6,14 @@ of fixed queries. A state is a pytree whose size does not depend on the number o
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from kvq_jax.ops.masks import Mask
+from kvq_jax.ops.masks import Mask, broadcast
 
 State = Any
 
@@ -40,6 +40,16 @@ class Stream(NamedTuple):
     def read(self, state: State, query: Array | None = None, **options) -> Array:
         """The answer of a state, [..., M, k]; options are those of `finish`."""
         return self.answer(self.finish(state, **options), query)
+
+
+def check_sums(ours: Iterable[Array], theirs: Iterable[Array]) -> None:
+    """Raises ValueError unless matrices of sums [..., n, k] are of the same rows and columns, and of batches that fit.
+
+    Without it those of width 1 would broadcast into others.
+    """
+    for x, y in zip(ours, theirs):
+        if x.shape[-2:] != y.shape[-2:] or broadcast(x.shape[:-2], y.shape[:-2]) is None:
+            raise ValueError(f"a state with sums {x.shape} does not fit keys and values, or a state, with {y.shape}")
 
 
 def fold(

@@ -16,7 +16,7 @@ from jax import Array
 from kvq_jax.ops import least_squares, linalg, masks
 from kvq_jax.ops.linalg import cross, matmul
 from kvq_jax.ops.masks import Mask, Scalar, per_batch
-from kvq_jax.ops.streaming_fold import Stream
+from kvq_jax.ops.streaming_fold import Stream, check_sums
 
 
 class Moments(NamedTuple):
@@ -75,7 +75,7 @@ def intention_stream(
         return weights(state, alpha=alpha, form=form)
 
     def answer(solved, given=None):
-        return matmul(_chosen(given, query, solved), solved)
+        return matmul(_chosen(given, query, solved, solved.shape[-2]), solved)
 
     return _sums(Moments, lambda d, k: ((d, d), (d, k)), of, finish, answer, forgetting)
 
@@ -108,7 +108,7 @@ def linear_stream(query: Array | None = None, *, forgetting: Scalar = 1.0) -> St
         lambda d, k: ((d, k),),
         lambda key, value, rows: (cross(key, rows(value)),),
         lambda state: state.cross,
-        lambda total, given=None: matmul(_chosen(given, query, total), total),
+        lambda total, given=None: matmul(_chosen(given, query, total, total.shape[-2]), total),
         forgetting,
     )
 
@@ -168,6 +168,7 @@ def _sums(
         return kind(decay, *sums(key, value, rows))
 
     def merge(a, b):
+        check_sums(a[1:], b[1:])
         fade = per_batch(b.decay) if fades else 1
         return kind(a.decay * b.decay, *(fade * x + y for x, y in zip(a[1:], b[1:])))
 
@@ -176,6 +177,7 @@ def _sums(
 
     def forget(state, key, value, mask=None, weight=None):
         gone = of(key, value, mask, weight, False)
+        check_sums(state[1:], gone[1:])
         return kind(state.decay, *(x - y for x, y in zip(state[1:], gone[1:])))
 
     return Stream(init, update, merge, finish, answer, forget)
@@ -195,13 +197,17 @@ def present_rows(key: Array, value: Array, mask: Mask, weight: Array | None):
         # Rows are zero already; the weights say so to sums that do not use them.
         return key, value, None if keep is None else keep.astype(compute), keep
     weight = jnp.asarray(weight, compute)
-    if weight.ndim == 0 or weight.shape[-1] != key.shape[-2]:
-        raise ValueError(f"expected a weight [..., {key.shape[-2]}] over keys, got {weight.shape}")
+    fits = weight.shape[-1:] == key.shape[-2:-1]
+    if not fits or masks.broadcast(weight.shape[:-1], key.shape[:-2], value.shape[:-2]) is None:
+        raise ValueError(f"expected a weight [..., {key.shape[-2]}] over keys {key.shape}, got {weight.shape}")
     return key, value, weight if keep is None else jnp.where(keep, weight, 0), keep
 
 
-def _chosen(given: Array | None, own: Array | None, finished: Array) -> Array:
+def _chosen(given: Array | None, own: Array | None, finished: Array, d: int | None = None) -> Array:
+    """The query to read at, of d features where they matter."""
     query = own if given is None else given
     if query is None:
         raise ValueError("no query to read at: call read(state, query), or make the stream with one")
+    if d is not None and (jnp.ndim(query) < 2 or jnp.shape(query)[-1] != d):
+        raise ValueError(f"expected a query [..., M, {d}], as wide as the keys seen, got {jnp.shape(query)}")
     return jnp.asarray(query, linalg.dtypes(query, finished)[1])

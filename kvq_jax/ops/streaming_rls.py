@@ -64,7 +64,9 @@ def rls_update(
     """
     check_positive("forgetting", forgetting, 1)
     key, value, weight, keep = present_rows(key, value, mask, weight)
-    count = key.shape[-2]
+    count, (d, k) = key.shape[-2], state.weights.shape[-2:]
+    if (key.shape[-1], value.shape[-1]) != (d, k):
+        raise ValueError(f"expected keys [..., N, {d}] and values [..., N, {k}], got {key.shape} and {value.shape}")
     if count == 0:
         return state
     alive = jnp.ones(count, key.dtype) if keep is None else keep.astype(key.dtype)
@@ -112,5 +114,11 @@ def _added(state: RlsState, key: Array, value: Array, alive: Array, weight: Arra
 
 
 def rls_read(state: RlsState, query: Array) -> Array:
-    """Q w, [..., M, d] -> [..., M, k]: equal to `intention` of the points seen, if nothing was forgotten."""
+    """Q w, [..., M, d] -> [..., M, k]: equal to `intention` of the points seen, if nothing was forgotten.
+
+    Raises ValueError if the widths do not fit.
+    """
+    d = state.weights.shape[-2]
+    if jnp.ndim(query) < 2 or jnp.shape(query)[-1] != d:
+        raise ValueError(f"expected a query [..., M, {d}], got {jnp.shape(query)}")
     return matmul(jnp.asarray(query, state.weights.dtype), state.weights)

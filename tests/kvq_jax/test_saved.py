@@ -1,5 +1,6 @@
 """Trained models in folders: what is written is read again, by the library alone, and damage is one line."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -16,6 +17,7 @@ import pytest
 
 import kvq_jax
 from kvq_jax import files, models, nn, saved
+from kvq_jax.fields import fields_of
 from tests.processes import ROOT
 
 CONTEXT = models.Points(jnp.linspace(-1, 1, 5)[:, None], jnp.ones((5, 1)))
@@ -112,6 +114,15 @@ def test_every_model_can_be_saved(table):
         assert saved._build(described) == row.cls(**needed)
 
 
+def test_every_module_of_defaults_can_be_saved():
+    """Also one with a default that JSON cannot hold, such as an activation: it is left out, and is there again."""
+    for cls in saved._classes().values():
+        needed = {name: 4 for name, field in fields_of(cls).items() if field.default is dataclasses.MISSING}
+        described = json.loads(json.dumps(saved.describe(cls(**needed))))
+        assert saved._build(described) == cls(**needed), cls
+    assert "activation" not in saved.describe(nn.MLP((4,)))
+
+
 def test_a_run_has_a_folder_for_each_seed(folder, tmp_path):
     for seed, value in ((10, 1.0), (9, 2.0)):
         kvq_jax.save(tmp_path / "weights" / str(seed), SMALL, {"params": {"a": np.full(1, value)}})
@@ -154,6 +165,7 @@ def test_what_no_one_could_load_is_not_written(tmp_path):
     for model, variables, told in (
         (Own(), {}, "Own is no class of kvq_jax.models"),
         (models.CMANP(op=kvq_jax.softmax_attention), {}, "CMANP.op: JSON cannot hold"),
+        (nn.MLP((4,), activation=jnp.tanh), {}, "MLP.activation: JSON cannot hold"),
         (SMALL, {"params": {"a": np.ones(1, complex)}}, "params/a: safetensors has no complex128"),
     ):
         with pytest.raises(ValueError, match=told):

@@ -153,6 +153,11 @@ def test_pooling_of_rows():
     np.testing.assert_allclose(set_sum(rows, MASK), rows[:, MASK].sum(1, keepdims=True), rtol=1e-5)
     np.testing.assert_allclose(set_max(rows, MASK), rows[:, MASK].max(1, keepdims=True))
     np.testing.assert_allclose(set_max(rows, MASK & False), np.zeros((2, 1, 3)))
+    np.testing.assert_array_equal(set_max(rows[:, :0]), np.zeros((2, 1, 3)))
+    for pool in (set_sum, set_max):
+        for mask in (jnp.where(MASK, 0, -jnp.inf), jnp.ones((2, 1), bool)):  # an additive one; of another number
+            with pytest.raises(ValueError, match="expected a"):
+                pool(rows, mask)
 
 
 def test_what_does_not_exist_is_named():

@@ -152,6 +152,13 @@ def test_a_masked_row_is_a_row_of_zeros_to_the_mlp(name):
     close(apply(variables, x, y, kept), apply(variables, x * kept[:, None], y * kept[:, None]))
 
 
+@each_model
+def test_an_additive_mask_is_refused(name):
+    apply, variables = build(name)
+    with pytest.raises(ValueError, match="expected a boolean mask"):
+        apply(variables, *pairs(), jnp.zeros(N))
+
+
 @pytest.mark.parametrize("name", ["mlp", "mlp_target"])
 def test_another_number_of_rows_than_the_first_calls_is_refused(name):
     apply, variables = build(name)

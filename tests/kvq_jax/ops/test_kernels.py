@@ -318,6 +318,8 @@ def test_what_is_refused():
         ("gamma must be positive", lambda: kernel_intention(q, k, v, gamma=-1.0)),
         ("alpha must be >= 0", lambda: kernel_intention(q, k, v, alpha=-1.0)),
         ("kernels of a distance", lambda: kernel_intention(q, k, v, kernel="polynomial", gamma="median")),
+        ("jitter must be at least 0", lambda: whitening(q, k, jitter=-1.0)),
+        ("jitter must be at least 0", lambda: nystroem_intention(q, k, v, jitter=-1.0)),
         ("unknown root", lambda: whitening(q, k, root="square")),
         ("a mask over landmarks", lambda: whitening(q, k, mask=jnp.ones((4, 6), bool))),
         ("landmarks=0 of 6 keys", lambda: nystroem_intention(q, k, v, landmarks=0)),
@@ -328,6 +330,9 @@ def test_what_is_refused():
             call()
     with pytest.raises(KeyError):
         kernels.matern(q, k, 1.0, twice_nu=2)
+    plain = kernel_intention(q, k, v, kernel="linear")
+    for unused in ("median", -1.0):  # the linear kernel has no width
+        np.testing.assert_array_equal(kernel_intention(q, k, v, kernel="linear", gamma=unused), plain)
 
 
 @pytest.mark.parametrize("op, kernel, key", [(kernel_intention, "gaussian", 1e3), (nystroem_intention, "linear", 0.0)])

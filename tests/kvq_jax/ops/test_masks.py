@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvq_jax.ops import masks
+from kvq_jax.ops import OPS, masks
 
 
 def resolved(mask_shape, query=(2, 3, 7), key=(2, 5, 7)):
@@ -40,6 +40,29 @@ def test_wrong_shapes_are_one_clear_line(mask):
     with pytest.raises(ValueError, match=r"expected a mask \[..., 5\] over keys or \[..., 3, 5\]") as error:
         resolved(mask)
     assert "\n" not in str(error.value) and str(mask) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "op, option",
+    [
+        ("softmax", "scale"),
+        ("laplace", "length_scale"),
+        *((op, "alpha") for op in ("intention", "informer", "sigma_intention", "sigma_informer", "kernel_intention")),
+    ],
+)
+def test_options_of_other_leading_dimensions_are_one_clear_line(op, option):
+    query, key, value = jnp.ones((4, 3)), jnp.ones((2, 5, 3)), jnp.ones((2, 5, 1))
+    assert OPS[op](query, key, value, **{option: jnp.full(2, 0.5)}).shape == (2, 4, 1)
+    with pytest.raises(ValueError, match=r"of leading dimensions \(3,\) does not fit") as error:
+        OPS[op](query, key, value, **{option: jnp.full(3, 0.5)})
+    assert "\n" not in str(error.value)
+
+
+def test_weights_and_landmarks_of_other_leading_dimensions_are_one_clear_line():
+    query, key, value = jnp.ones((4, 3)), jnp.ones((2, 5, 3)), jnp.ones((2, 5, 1))
+    for op, options in (("intention", {"sample_weight": (3, 5)}), ("nystroem_intention", {"landmarks": (3, 2, 3)})):
+        with pytest.raises(ValueError, match=r"of leading dimensions \(3,\) does not fit"):
+            OPS[op](query, key, value, **{name: jnp.ones(shape) for name, shape in options.items()})
 
 
 def test_an_additive_mask_is_refused():

@@ -206,6 +206,30 @@ def test_sigma_forms_have_no_stream():
         streaming.chunked("sigma_intention", 4)
 
 
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_state_takes_no_keys_and_values_of_another_width(name):
+    """Not even of width 1, which would broadcast; nor a batch, or a state, that does not fit."""
+    q, k, v = draw(dtype=np.float32)
+    stream = make(name, q)
+    two = stream.update(stream.init(D, K), jnp.stack([k, k]), jnp.stack([v, v]))
+    narrow = make(name, q[:, :1])
+    bad = [
+        lambda: stream.update(two, k, v[:, :1]),
+        lambda: stream.update(two, jnp.stack([k] * 3), jnp.stack([v] * 3)),
+        lambda: stream.merge(two, stream.init(D, 1)),
+        lambda: stream.merge(two, stream.init(D, K, batch=(3,))),
+    ]
+    if name != "uniform":  # whose keys count alone
+        bad += [lambda: stream.update(two, k[:, :1], v)]
+    if name in ("linear", "intention", "informer"):
+        bad += [lambda: stream.merge(two, narrow.init(1, K)), lambda: stream.read(two, q[:, :1])]
+    if stream.forget:
+        bad += [lambda: stream.forget(two, k, v[:, :1])]
+    for attempt in bad:
+        with pytest.raises(ValueError, match="expected|does not fit"):
+            attempt()
+
+
 def test_bad_input_is_named():
     q, k, v = draw(dtype=np.float32)
     fixed, open_ = streaming.softmax_stream(q), streaming.intention_stream()
@@ -226,6 +250,11 @@ def test_bad_input_is_named():
         (lambda: streaming.fold(fixed, fixed.init(D, K), k, v, chunk_size=0), "chunk_size"),
         (lambda: streaming.chunked("intention", 2)(q, k, v, unit="trace"), "unknown option of the stream of intention"),
         (lambda: streaming.fold(fixed, fixed.init(D, K), k, v[:3], chunk_size=2), "expected key"),
+        (lambda: open_.update(state, jnp.stack([k, k]), v, weight=jnp.ones((3, N))), "weight"),
+        (lambda: open_.read(open_.update(state, k, v), q[..., :1]), "expected a query"),
+        (lambda: streaming.rls_update(streaming.rls_init(D, K), k[..., :1], v), "expected keys"),
+        (lambda: streaming.rls_update(streaming.rls_init(D, K), k, v[..., :1]), "expected keys"),
+        (lambda: streaming.rls_read(streaming.rls_init(D, K), q[..., :1]), "expected a query"),
     ]:
         with pytest.raises(ValueError, match=match) as error:
             bad()
