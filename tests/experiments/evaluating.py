@@ -1,7 +1,16 @@
-"""The evaluation of an experiment without a run."""
+"""An experiment and its evaluation without a run."""
 
 import jax
 import numpy as np
+
+from experiments.harness.launch import split_evaluation
+
+
+def built(module, config_file, arg, data_dir=None, **changes):
+    """The Experiment of a module for the axes `arg` of a config file; changes: flat config keys."""
+    config = config_file.get_config(arg)
+    config.update_from_flattened_dict(changes)
+    return module.build(config, split_evaluation(config.evaluation)[1], data_dir)
 
 
 def evaluated(made, variables, key):

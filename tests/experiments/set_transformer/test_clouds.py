@@ -1,6 +1,7 @@
 """Classes of point clouds: surfaces by their equations, poses, resident clouds, what is evaluated and Table 4."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from experiments.set_transformer.clouds.tables import TABLES
 from experiments.tasks import surfaces
 from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces, rotation
 from tests.experiments.data.test_modelnet import OFF, write
+from tests.experiments.evaluating import built
 
 TASK = Clouds(points=50, noise=0.0, scale=(1.0, 1.0), turn=True, upright=False)
 TEST = Surfaces(False)
@@ -117,10 +119,7 @@ def test_only_surfaces_to_train_on_are_trained_on():
     assert {split: part.training for split, part in data.items()} == dict(train=True, validation=False, test=False)
 
 
-def build(arg, data_dir=None, **changes):
-    config = config_file.get_config(arg)
-    config.update_from_flattened_dict(changes)
-    return clouds.build(config, split_evaluation(config.evaluation)[1], data_dir)
+build = functools.partial(built, clouds, config_file)
 
 
 def test_clouds_of_files_are_split(tmp_path):

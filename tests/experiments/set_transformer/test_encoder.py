@@ -1,5 +1,6 @@
 """The encoder of images: what it trains and is tested on, a run, its table, and features of its run in a file."""
 
+import functools
 import io
 import json
 
@@ -14,12 +15,13 @@ from configs.set_transformer import features as features_config
 from experiments import catalogue
 from experiments.data import cifar, image_features
 from experiments.harness.errors import ConfigError, UserError
-from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.launch import Options, launch
 from experiments.set_transformer.encoder import experiment as encoder
 from experiments.set_transformer.encoder.tables import TABLES
 from experiments.set_transformer.features import experiment as features
 from kvq_jax.nn.resnet import imagenet_input
 from tests.experiments.data.test_cifar import records
+from tests.experiments.evaluating import built
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +42,7 @@ def result(folder):
     return launch(config, folder / "run", Options(str(folder)), Console(file=io.StringIO()), catalogue.show)
 
 
-def build(arg, data_dir=None, **changes):
-    config = config_file.get_config(arg)
-    config.update_from_flattened_dict(changes)
-    return encoder.build(config, split_evaluation(config.evaluation)[1], data_dir)
+build = functools.partial(built, encoder, config_file)
 
 
 def test_training_and_validation_share_the_training_images_and_no_test_image_is_among_them(folder):
@@ -87,12 +86,10 @@ def test_features_of_a_run_are_what_it_has_before_the_classes(folder, result):
     accuracy = result.metrics["trained/accuracy"]["mean"]
     assert made.provenance["trained"] == {"preset": "tiny", "steps": 4, "seed": 0, "test_accuracy": accuracy}
     image_features.write(folder / "made.npz", made, data)
-    config = features_config.get_config("preset=tiny,data=cifar100,images=unseen")
     changes = {"task.min_size": 4, "task.max_size": 6, "data.file": "made.npz", "model.out_features": 17}
-    config.update_from_flattened_dict(changes)
-    built = features.build(config, split_evaluation(config.evaluation)[1], str(folder))
-    train, test = built.data["train"], built.data["test"]
-    assert built.facts["trained"]["test_accuracy"] == accuracy and built.data["validation"] is train
+    clusters = built(features, features_config, "preset=tiny,data=cifar100,images=unseen", str(folder), **changes)
+    train, test = clusters.data["train"], clusters.data["test"]
+    assert clusters.facts["trained"]["test_accuracy"] == accuracy and clusters.data["validation"] is train
     mean, scale = made.features["train"].mean(0), made.features["train"].std(0)
     scale = np.sqrt((scale**2).mean())  # of the training images, for both
     for split, own in (("train", train), ("test", test)):

@@ -1,5 +1,7 @@
 """Clustering of features: the law of its sets, its oracle, features in a file, a run at preset tiny and its table."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +13,14 @@ from experiments import catalogue
 from experiments.data import cifar, image_features
 from experiments.data.errors import DataError
 from experiments.harness.errors import ConfigError
-from experiments.harness.launch import Options, launch, split_evaluation
+from experiments.harness.launch import Options, launch
 from experiments.harness.results import Result
 from experiments.set_transformer.features import experiment as features
 from experiments.set_transformer.features.tables import TABLES
 from experiments.tasks.labelled_features import Features, LabelledFeatures
 from kvq_jax.models.mixture import log_likelihood
 from tests.experiments.data.test_cifar import records
+from tests.experiments.evaluating import built
 
 TASK = LabelledFeatures(min_size=4, max_size=7, clusters=2)
 MEMBER = np.array([[0, 1, 2, 3, -1], [4, 5, 6, 7, 8], [9, 10, 11, -1, -1]])
@@ -65,10 +68,7 @@ def test_the_oracle_has_the_moments_of_the_classes_that_are_there():
     )
 
 
-def build(arg, data_dir=None, **changes):
-    config = config_file.get_config(arg)
-    config.update_from_flattened_dict(changes)
-    return features.build(config, split_evaluation(config.evaluation)[1], data_dir)
+build = functools.partial(built, features, config_file)
 
 
 @pytest.fixture

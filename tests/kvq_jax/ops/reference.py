@@ -24,6 +24,11 @@ ALPHA = {
 KERNELS = {"kernel_intention", "nystroem_intention"}
 
 
+def close(a, b, tolerance=1e-9):
+    """Asserts that arrays are equal within a relative or an absolute tolerance."""
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+
+
 def values(name, x):
     """Values for an operator from real numbers [..., k]: those, or for LABELS one-hot rows of their largest column."""
     if name not in LABELS:

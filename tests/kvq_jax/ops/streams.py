@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kvq_jax.ops import OPERATORS, OPS
+from tests.kvq_jax.ops import reference
 
 STREAMS = {name: row.stream for name, row in OPERATORS.items() if row.stream}
 OPTIONS = {name: {} for name in STREAMS} | {"softmax": {"scale": 0.7}, "intention": {"alpha": 0.3}}
@@ -31,8 +32,7 @@ def draw(seed=0, dtype=np.float64, n=N, batch=()):
     return [jnp.asarray(rng.normal(size=(*batch, *s)), dtype) for s in ((M, D), (n, D), (n, K))]
 
 
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+close = functools.partial(reference.close, tolerance=1e-12)
 
 
 def trees_close(a, b, tolerance=1e-12):

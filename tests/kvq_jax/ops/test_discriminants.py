@@ -14,6 +14,7 @@ from kvq_jax.ops import OPERATORS, intention
 from kvq_jax.ops.discriminants import RULES
 from tests.kvq_jax.ops.gradients import check_gradients
 from tests.kvq_jax.ops.programs import compiled
+from tests.kvq_jax.ops.reference import close
 
 DISCRIMINANTS = {name: row.function for name, row in OPERATORS.items() if row.labels or name == "ls_svm"}
 every = pytest.mark.parametrize("name", DISCRIMINANTS)
@@ -31,10 +32,6 @@ def draw(m=4, n=9, d=3, classes=3, seed=0, dtype=np.float64):
     label = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
     key = rng.normal(size=(n, d)) + rng.normal(size=(classes, d))[label] + 1
     return [x.astype(dtype) for x in (rng.normal(size=(m, d)), key, np.eye(classes)[label])]
-
-
-def close(a, b, tolerance=1e-9):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
 def differences(scores):

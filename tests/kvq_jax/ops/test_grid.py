@@ -1,5 +1,7 @@
 """Mode-3 unfolding: fold undoes it, 1x1 convolution and attention act on it, and the output's grid is the query's."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +9,14 @@ import pytest
 
 from kvq_jax.ops import OPS, intention, softmax_attention
 from kvq_jax.ops.grid import fold, grid_attention, unfold
+from tests.kvq_jax.ops import reference
 
 
 def draw(*shape, seed=0):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-def close(a, b, tolerance=1e-5):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+close = functools.partial(reference.close, tolerance=1e-5)
 
 
 def convolve(image, kernel):

@@ -20,6 +20,7 @@ from kvq_jax.ops import (
     softmax_attention,
 )
 from tests.kvq_jax.ops.gradients import check_gradients
+from tests.kvq_jax.ops.reference import close
 
 both = pytest.mark.parametrize("op", [intention, sigma_intention])
 SHAPES = [(3, 7, 2, 4), (2, 3, 5, 1), (3, 4, 4, 2), (2, 1, 3, 2)]  # M, N, d, k: N > d, N < d, N = d, one key
@@ -34,10 +35,6 @@ def draw(shape, seed=0):
 def compiled(function):
     """What a function without arguments returns, from one program."""
     return jax.jit(function)()
-
-
-def close(a, b, tolerance=1e-9):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
 @both

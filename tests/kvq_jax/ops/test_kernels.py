@@ -16,6 +16,7 @@ from kvq_jax.ops import discriminants, features, intention, kernels
 from kvq_jax.ops.features import nystroem_intention, whitening
 from kvq_jax.ops.kernels import BANDWIDTHS, KERNELS, kernel_intention
 from tests.kvq_jax.ops.gradients import check_gradients
+from tests.kvq_jax.ops.reference import close
 
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 both_ops = pytest.mark.parametrize("op", [kernel_intention, nystroem_intention])
@@ -29,10 +30,6 @@ def jit(op, **options):
 def draw(m=4, n=6, d=3, k=2, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     return [jnp.asarray(rng.normal(size=s), dtype) for s in ((m, d), (n, d), (n, k))]
-
-
-def close(a, b, tolerance=1e-9):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
 ORACLES = {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import kvq_jax
 from kvq_jax.ops import OPERATORS, OPS, streaming
+from tests.kvq_jax.ops import reference
 from tests.kvq_jax.ops.programs import compiled
 from tests.kvq_jax.ops.reference import LABELS, REFERENCES, condition, values
 
@@ -48,8 +49,7 @@ def draw(name, shape, seed=0, dtype=np.float64):
     return [x.astype(dtype) for x in (query, key, values(name, value))]
 
 
-def close(a, b, tolerance=1e-10):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+close = functools.partial(reference.close, tolerance=1e-10)
 
 
 def test_references_cover_the_table():

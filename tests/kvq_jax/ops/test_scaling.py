@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from kvq_jax.ops.scaling import intention_map, map_variance
+from tests.kvq_jax.ops.reference import close
 
 
 def draw(shape, seed=0, dtype=np.float64):
     m, n, d = shape
     rng = np.random.default_rng(seed)
     return jnp.asarray(rng.normal(size=(m, d)), dtype), jnp.asarray(rng.normal(size=(n, d)), dtype)
-
-
-def close(a, b, tolerance=1e-9):
-    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
 def test_formulas(x64):

@@ -10,6 +10,7 @@ from kvq_jax.nn import Mixer
 from kvq_jax.ops import OPERATORS, OPS, constrained_weights, intention
 from kvq_jax.ops.constraints import METHODS
 from tests.kvq_jax.nn.drawing import run, start
+from tests.kvq_jax.ops.reference import close
 
 WITH_UNIT = [name for name, operator in OPERATORS.items() if "unit" in operator.options]
 RIDGES = [name for name in WITH_UNIT if OPERATORS[name].alpha == "positive"]
@@ -29,10 +30,6 @@ def mean_eigenvalue(name, rows):
 def in_units(name):
     """(query, key, mask) -> output, for an alpha in units of the mean eigenvalue."""
     return jax.jit(lambda query, key, mask: OPS[name](query, key, VALUE, mask=mask, alpha=0.4, unit="trace"))
-
-
-def close(one, other):
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_every_least_squares_operator_has_it():

@@ -24,6 +24,7 @@ from tests.kvq_jax.models.neural_processes.cnp_family import (
     N,
     chance,
     close,
+    hide,
     made,
     points,
 )
@@ -44,12 +45,6 @@ def both(model, context, target, draws):
     prediction = model.predict(context, target.x, *draws) if draws else model(context, target.x, target.mask)
     loss = model.train_loss(context, join(context, target), *draws) if draws else model.loss(context, target)
     return jnp.stack([prediction.mean, prediction.variance]), loss
-
-
-def hide(rows, kept):
-    """Only the points `kept` are there; nonsense stands in the place of the others."""
-    mask = np.isin(np.arange(len(rows.x)), kept)
-    return Points(*(np.where(mask[:, None], array, np.float32(1e3)) for array in rows[:2]), mask)
 
 
 def moved(rows, order):

@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 from kvq_jax.models.neural_processes import predictive
 from kvq_jax.models.neural_processes.lbanp import LBANP, LBANPND
 from kvq_jax.models.points import Points, join
+from tests.kvq_jax.models.neural_processes.cnp_family import hide
 from tests.kvq_jax.models.neural_processes.perceivers import MODELS, SMALL, points, variables_of
 
 N, M = 7, 4
@@ -29,12 +30,6 @@ ORDER = np.array([2, 0, 3, 1])
 KEPT, ASKED = [0, 2, 3, 6], [1, 3]
 
 
-def hidden(points, kept):
-    """All but some points absent, with other finite values in their places."""
-    mask = np.isin(np.arange(len(points.x)), kept)
-    return Points(*(np.where(mask[:, None], rows, np.float32(1e3)) for rows in points[:2]), mask)
-
-
 def tasks():
     """One batch for all laws: name -> context, target."""
     context, target = (points(n, seed=n, mask=np.ones(n, bool)) for n in (N, M))
@@ -44,9 +39,9 @@ def tasks():
         context_moved=(moved(context, np.random.default_rng(0).permutation(N)), target),
         target_moved=(context, moved(target, ORDER)),
         other_context=(points(N, seed=9)._replace(mask=context.mask), target),
-        hidden=(hidden(context, KEPT), hidden(target, ASKED)),
-        no_context=(hidden(context, []), target),
-        no_target=(context, hidden(target, [])),
+        hidden=(hide(context, KEPT), hide(target, ASKED)),
+        no_context=(hide(context, []), target),
+        no_target=(context, hide(target, [])),
     )
 
 
