@@ -25,8 +25,9 @@ from experiments.tasks.wheel import WHEELS
 from kvq_jax.models import MODELS
 
 
-def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
-    """Who has learnt to act, beside the rule that needs no learning and beside the published reading."""
+def wheel(results: Sequence[Result], reading: Reading, preset: str) -> Iterator[Finding]:
+    """Who has learnt to act, beside the rule that needs no learning and beside the published reading of the preset."""
+    results = [result for result in results if result.preset == preset]
     regrets = _Regrets(results, reading)
     models, (narrow, wide) = regrets.of_models, regrets.of_rule
     yield Finding(
@@ -46,11 +47,6 @@ def wheel(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[F
         yield from _without_context(results, reading)
     yield from _dropping(results, reading)
     yield from _otherwise(results, regrets, reading)
-
-
-def at_full_length(results: Sequence[Result], reading: Reading = PUBLISHED) -> Iterator[Finding]:
-    """The same of runs of preset `paper` alone, whose numbers the paper's may stand beside."""
-    return wheel([result for result in results if result.preset == "paper"], reading)
 
 
 def _length(chosen: Mapping[str, Result]) -> str:
@@ -195,9 +191,9 @@ def _pair(numbers: Iterable[float]) -> str:
     return " and ".join(f"{number:.0f}" for number in numbers)
 
 
-# Of the readings of which results/ has runs; both functions take the others, too.
+# Of the readings of which results/ has runs.
 FINDINGS = {
-    f"{name}{end}": functools.partial(told, reading=READINGS[name])
+    f"{name}_{preset}": functools.partial(wheel, reading=READINGS[name], preset=preset)
     for name in ("cmanp/table7", "cmanp/table7_best", "cmanp/table7_text")
-    for end, told in (("", wheel), ("_paper", at_full_length))
+    for preset in ("quick", "paper")
 }

@@ -9,7 +9,7 @@ from experiments.harness.results import Result
 from experiments.neural_processes.wheel import experiment as bandit
 from experiments.neural_processes.wheel import tables
 from experiments.neural_processes.wheel.figures import run_figure
-from experiments.neural_processes.wheel.findings import FINDINGS, wheel
+from experiments.neural_processes.wheel.findings import FINDINGS
 from kvq_jax.models import MODELS, Model
 from tests.experiments.neural_processes.test_wheel import DELTAS, MeanReward, wheels
 
@@ -94,7 +94,7 @@ def test_rewards_dropped_for_all_models_stand_beside_none_of_the_published():
 
 def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
     learnt = [result("cnp", level=200.0, losses=[[1, 4.0], [2, 2.0], [3, 9.0]]), result("lbanp", losses=[[1, 1.0]])]
-    ranked, rule, by_heart = [finding.text for finding in FINDINGS["cmanp/table7"](learnt)]
+    ranked, rule, by_heart = [finding.text for finding in FINDINGS["cmanp/table7_quick"](learnt)]
     assert ranked.endswith("at delta = 0.7 and 0.9: LBANP 2 and 2 and CNP 200 and 200.")
     assert (
         "has 100.0 and 100" in rule and "it at 0.7: LBANP; less at 0.9, by a percent or more: LBANP; within a" in rule
@@ -104,12 +104,12 @@ def test_findings_say_who_is_below_the_rule_and_what_was_learnt_by_heart():
         ": CNP 2.0 after 2 steps and 9.0 at the end."
     )
     below_zero = result("np", losses=[[1, -0.5], [2, 0.9]])  # a density has no zero that a ratio could begin at
-    *_, by_heart = FINDINGS["cmanp/table7"]([*learnt, below_zero, result("anp", losses=[[1, -0.5], [2, 0.4]])])
+    *_, by_heart = FINDINGS["cmanp/table7_quick"]([*learnt, below_zero, result("anp", losses=[[1, -0.5], [2, 0.4]])])
     assert "2 of 4 models" in by_heart.text and "NP -0.50 after 1 steps and 0.90 at the end" in by_heart.text
     best = [result("cnp", level=50.0, select="best"), result("lbanp", level=30.0, select="best"), result("np")]
-    *_, beside = wheel(learnt + best, tables.READINGS["cmanp/table7_best"])
+    *_, beside = FINDINGS["cmanp/table7_best_quick"](learnt + best)
     assert beside.text.endswith("1 of 2 models have less regret at 0.7, by more than the joint deviation: CNP.")
-    assert len(list(FINDINGS["cmanp/table7"](learnt[1:]))) == 2
+    assert len(list(FINDINGS["cmanp/table7_quick"](learnt[1:]))) == 2
 
 
 def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
@@ -117,7 +117,7 @@ def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
     first = next(FINDINGS["cmanp/table7_paper"](found))
     assert "the last state, 10 steps, 10 orders of the published wheels, 500 rounds each), regret" in first.text
     assert first.text.endswith("0.7 and 0.9: CNP 5 and 5 (the paper 4 and 8) and EQTNP 6 and 6.")
-    assert "the paper" not in next(FINDINGS["cmanp/table7"](found[2:])).text
+    assert "the paper" not in next(FINDINGS["cmanp/table7_quick"](found)).text
     fresh = result("cnp", level=123.0, preset="paper", protocol="text")
     first, _, beside = FINDINGS["cmanp/table7_text_paper"]([*found, fresh])
     assert "protocol text" in first.text and ": CNP 123 and 123 (the paper" in first.text
@@ -127,7 +127,7 @@ def test_the_papers_numbers_stand_beside_runs_of_its_length_alone():
 def test_the_finding_of_dropped_rewards_needs_both_ways_of_one_model():
     published = [result("cnp", level=123.0, protocol="text"), result("np", protocol="text")]
     dropped = [result("cnp", level=4.0, protocol="text", drop="all")]
-    told = lambda results: FINDINGS["cmanp/table7_text"]([result("np"), *results])
+    told = lambda results: FINDINGS["cmanp/table7_text_quick"]([result("np"), *results])
     (finding,) = (finding for finding in told(published + dropped) if "half the rewards" in finding.text)
     assert finding.text.endswith("(protocol text, the last state): CNP 4 and 4 in place of 123 and 123.")
     longer = [result("cnp", level=4.0, preset="paper", protocol="text", drop="all")]
@@ -145,7 +145,7 @@ def test_the_finding_of_losses_without_context(tmp_path):
     changed.config["model"]["std_floor"] = 0.1
     overrides = {"model.std_floor": 0.1, "train.steps": 10}
     found.append(Result(tmp_path, changed.content | {"overrides": overrides}))
-    *_, without, dropping, otherwise = FINDINGS["cmanp/table7_text"](found)
+    *_, without, dropping, otherwise = FINDINGS["cmanp/table7_text_quick"](found)
     assert without.text.endswith(
         "LBANP -7.93 after -7.93 (-8.43), CNP with drop=all -1.60 after 3.00 (-1.20) and LBANP with std_floor=0.1 "
         "-0.77 after 2.00 (-1.20). Less than it: CNP with drop=all."
