@@ -11,7 +11,7 @@ class Points(NamedTuple):
 
     x: jax.Array  # [..., n, dx]
     y: jax.Array  # [..., n, dy]
-    mask: jax.Array | None = None  # [..., n], True = there
+    mask: jax.Array | None = None  # [..., n], or [n] for all tasks; True = there
 
 
 def join(first: Points, second: Points) -> Points:

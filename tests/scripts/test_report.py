@@ -53,7 +53,7 @@ def test_results_that_do_not_fit_each_other_leave_the_rest_of_a_report(results):
     config = one.config | {"optimizer": one.config["optimizer"] | {"learning_rate": 1.0}}
     other = Result(one.folder.with_name("other"), one.content | {"config": config}, one.source)
     groups = {group.name: group for group in findings_of([*few, other])["intention"]}
-    assert "claim one cell of intention/sine" in groups["intention/figure7_sine"].missing
+    assert "claim one cell of intention/sine" in groups["intention/figure7_sine_quick"].missing
     assert groups["intention/figure10"].findings and not groups["intention/figure10"].missing
 
 

@@ -1,23 +1,26 @@
 """What the results of few-shot regression say (Intention paper, Section 5.1, Figure 7)."""
 
+import functools
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result
-from experiments.intention.few_shot_regression.tables import MODELS, TABLES
+from experiments.harness.results import Result, steps_by_name
+from experiments.intention.few_shot_regression.tables import MODELS, TABLES, few_shot_results
 from experiments.regression.labels import label
 
 
-def sine(results: Sequence[Result]) -> Iterator[Finding]:
-    """On sine curves: what Intention does before and after training."""
+def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
+    """On sine curves: what Intention does before and after training, in runs of one preset."""
+    results = [result for result in results if result.preset == preset]
     number = Numbers(TABLES["intention/figure7_sine"], results)
     first, last = number.columns[0], number.columns[-1]
+    widths = " at the paper's widths" if preset == "paper" else ""
     others = [label(model) for model in MODELS if model != "intention"]
 
     gain = {name: number(f"{name}, untrained", first) / number(f"{name}, untrained", last) for name in _names()}
     most = max(gain[name] for name in others)
     yield Finding(
-        f"Untrained, Intention already interpolates sine curves: its squared error falls by a factor of "
+        f"Untrained{widths}, Intention already interpolates sine curves: its squared error falls by a factor of "
         f"{digits(gain['Intention'])} from {first} observation to {last}, that of no other untrained model by more "
         f"than {digits(most)}.",
         gain["Intention"] > 10 > most,
@@ -25,10 +28,12 @@ def sine(results: Sequence[Result]) -> Iterator[Finding]:
     trained = {name: number(f"{name}, trained", last) for name in _names()}
     second, best = min(others, key=trained.get), _best_at(number)
     level = [column for column in number.columns if column not in best]
+    named = {label(model): result for model, result in few_shot_results(results, "sine").items()}
+    length = f"{widths} for {steps_by_name(named)}" if widths else ""
     beside = f", with {listed(level)} none is alone the best" if level else ""
     yield Finding(
-        f"Trained, Intention has the least error on sine curves at each of {listed(best)} observations{beside}: with "
-        f"{last} it is at {digits(trained['Intention'])}, {second}, the next, at {digits(trained[second])}.",
+        f"Trained{length}, Intention has the least error on sine curves at each of {listed(best)} observations{beside}: "
+        f"with {last} it is at {digits(trained['Intention'])}, {second}, the next, at {digits(trained[second])}.",
         last in best and len(best) > len(level),
     )
 
@@ -69,4 +74,7 @@ def _best_at(number: Numbers) -> list[str]:
     return [column for column in number.columns if number.best("Intention, trained", column, trained)]
 
 
-FINDINGS = {"intention/figure7_sine": sine, "intention/figure7_pixels": pixels}
+FINDINGS = {
+    "intention/figure7_sine_quick": functools.partial(sine, preset="quick"),
+    "intention/figure7_pixels": pixels,
+}

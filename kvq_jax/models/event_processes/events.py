@@ -10,7 +10,8 @@ class Events(NamedTuple):
     """The events of a sequence that is observed for a time, in their order. A batch has leading dimensions.
 
     Times are gaps, so that long sequences keep their precision and no sequence depends on where its clock starts.
-    Absent events come after those that are there; what they hold is never read.
+    Absent events come after those that are there; what they hold is never read. Nobody looks for
+    marks out of range: what comes of them is nothing to rely on.
     """
 
     gap: jax.Array  # [..., L], time since the event before, of the first since observation began; >= 0
