@@ -32,8 +32,9 @@ def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
     length = f"{widths} for {steps_by_name(named)}" if widths else ""
     beside = f", with {listed(level)} none is alone the best" if level else ""
     yield Finding(
-        f"Trained{length}, Intention has the least error on sine curves at each of {listed(best)} observations{beside}: "
-        f"with {last} it is at {digits(trained['Intention'])}, {second}, the next, at {digits(trained[second])}.",
+        f"Trained{length}, Intention has the least error on sine curves at each of {listed(best)} "
+        f"observations{beside}: with {last} it is at {digits(trained['Intention'])}, {second}, the next, at "
+        f"{digits(trained[second])}.",
         last in best and len(best) > len(level),
     )
 
