@@ -165,7 +165,11 @@ def test_a_whole_run(constant_config, tmp_path):
 
 @pytest.mark.parametrize(
     "change, message",
-    [({"kernels": ("rbf", "cosine")}, "kernels must be some of"), ({"example_counts": (5, 1)}, "increasing")],
+    [
+        ({"kernels": ("rbf", "cosine")}, "unknown kernel 'cosine'"),
+        ({"kernels": ()}, "kernels must be some of"),
+        ({"example_counts": (5, 1)}, "increasing"),
+    ],
 )
 def test_impossible_evaluations_are_refused(constant_config, change, message):
     with pytest.raises(ConfigError, match=message):
