@@ -75,7 +75,4 @@ def _best_at(number: Numbers) -> list[str]:
     return [column for column in number.columns if number.best("Intention, trained", column, trained)]
 
 
-FINDINGS = {
-    "intention/figure7_sine_quick": functools.partial(sine, preset="quick"),
-    "intention/figure7_pixels": pixels,
-}
+FINDINGS = {"intention/figure7_sine_quick": functools.partial(sine, preset="quick"), "intention/figure7_pixels": pixels}
