@@ -117,7 +117,7 @@ def said(find: Find, results: Sequence[Result]) -> tuple[list[Finding], str | No
     try:
         for finding in find(results):
             found.append(finding)
-    except Unsaid as reason:
+    except UserError as reason:  # a number is missing, or results do not fit each other
         return found, str(reason)
     return found, None
 

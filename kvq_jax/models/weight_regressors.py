@@ -198,5 +198,5 @@ def check_shapes(x, y, mask):
         raise ValueError(f"x and y differ before their last dimension: {shapes}")
     if mask is not None:
         masks.check_boolean(mask)
-    if mask is not None and mask.shape != x.shape[:-1]:
-        raise ValueError(f"mask {mask.shape} is not x without its last dimension: {shapes}")
+        if mask.shape != x.shape[:-1]:
+            raise ValueError(f"mask {mask.shape} is not x without its last dimension: {shapes}")

@@ -62,10 +62,10 @@ MATERN = {1: lambda u: 1.0, 3: lambda u: 1 + u, 5: lambda u: 1 + u + u**2 / 3}
 
 
 class Kernel(NamedTuple):
-    """A kernel with a width, and what the rules for that width need."""
+    """A kernel, and what the rules for its width need."""
 
     call: Callable[[Array, Array, Scalar], Array]
-    by_variance: Callable[[int, Array], Array | float]  # (d, variance of a coordinate) -> gamma
+    by_variance: Callable[[int, Array], Array | float] | None  # (d, variance of a coordinate) -> gamma; None: no width
     distance: Callable[[Array, Array], Array] | None = None
     by_distance: Callable[[Array], Array] | None = None  # typical distance -> gamma
 
@@ -75,7 +75,7 @@ def _radial(call: Callable) -> Kernel:
 
 
 KERNELS: dict[str, Kernel] = {
-    "linear": Kernel(lambda x, y, gamma: linear(x, y), lambda d, variance: 1.0),
+    "linear": Kernel(lambda x, y, gamma: linear(x, y), None),
     "polynomial": Kernel(polynomial, lambda d, variance: 1 / (d * variance)),
     "gaussian": _radial(gaussian),
     "laplacian": Kernel(
@@ -135,9 +135,9 @@ def bind(
     if callable(kernel):
         return kernel
     row = choose(KERNELS, kernel, "kernel")
-    if kernel == "linear":  # it has no width
-        return linear
-    if isinstance(gamma, str):
+    if row.by_variance is None:
+        gamma = None
+    elif isinstance(gamma, str):
         gamma = choose(BANDWIDTHS, gamma, "rule")(row, key, keep)
     elif isinstance(gamma, numbers.Real) and not 0 < gamma < math.inf:
         raise ValueError(f"gamma must be positive, got {gamma}")

@@ -59,9 +59,9 @@ def fit(
     pairs, batch = masks.resolve(query, key, value, mask), masks.output_shape(query, key, value)[:-2]
     out, compute = linalg.dtypes(query, key, value)
     query, key, value = (jnp.asarray(x, compute) for x in (query, key, value))
-    if sample_weight is not None and jnp.shape(sample_weight)[-1:] != key.shape[-2:-1]:
-        raise ValueError(f"expected sample_weight [..., {key.shape[-2]}], got {jnp.shape(sample_weight)}")
     if sample_weight is not None:
+        if jnp.shape(sample_weight)[-1:] != key.shape[-2:-1]:
+            raise ValueError(f"expected sample_weight [..., {key.shape[-2]}], got {jnp.shape(sample_weight)}")
         masks.check_leading("sample_weight", jnp.shape(sample_weight)[:-1], batch)
     for matrix in matrices:
         masks.check_leading("a matrix", jnp.shape(matrix)[:-2], batch)

@@ -85,15 +85,12 @@ class Paper:
 def findings_of(results: Sequence[Result]) -> dict[str, list[Group]]:
     """Paper -> its findings, in the order of PAPERS."""
     names = sorted(catalogue.names("findings"), key=_natural)
-    return {paper: [Group(name, *_said(name, results)) for name in names if _paper(name) == paper] for paper in PAPERS}
-
-
-def _said(name: str, results: Sequence[Result]) -> tuple[list[Finding], str | None]:
-    """As `said`; results that do not fit each other are a reason to say nothing."""
-    try:
-        return said(catalogue.find("findings", name), results)
-    except UserError as error:
-        return [], str(error)
+    return {
+        paper: [
+            Group(name, *said(catalogue.find("findings", name), results)) for name in names if _paper(name) == paper
+        ]
+        for paper in PAPERS
+    }
 
 
 def papers_of(results: Sequence[Result], findings: Mapping[str, list[Group]]) -> list[Paper]:

@@ -90,10 +90,10 @@ def _listed(module: ModuleType, function: str) -> list[dict[str, Any]]:
     """What a function of a config module lists. Raises ConfigError where it fails or is no list of cells."""
     file = Path(module.__file__)
     with config_files.blamed(file):
-        listed = getattr(module, function)()
-    config_files.check_returned(file, function, listed, list)
-    if not all(isinstance(axes, dict) for axes in listed):
-        raise ConfigError(f"{file}: {function}() lists {listed[0]!r}, expected dicts of axes")
+        listed = list(getattr(module, function)())
+    for axes in listed:
+        if not isinstance(axes, dict):
+            raise ConfigError(f"{file}: {function}() lists {axes!r}, expected dicts of axes")
     return listed
 
 

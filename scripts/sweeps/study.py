@@ -218,7 +218,7 @@ class _Validation:
         self._trial, self._file, self._sign, self._last = trial, file, -1 if maximise else 1, 0
 
     def __call__(self) -> None:
-        lines = self._file.read_text().splitlines(keepends=True) if self._file.exists() else []
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
         for step, loss in filter(None, map(_validation, lines)):
             if step > self._last:
                 self._last = step

@@ -4,8 +4,8 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, steps_by_name
-from experiments.intention.few_shot_regression.tables import MODELS, TABLES, few_shot_results
+from experiments.harness.results import Result
+from experiments.intention.few_shot_regression.tables import MODELS, TABLES
 from experiments.regression.labels import label
 
 
@@ -14,13 +14,12 @@ def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
     results = [result for result in results if result.preset == preset]
     number = Numbers(TABLES["intention/figure7_sine"], results)
     first, last = number.columns[0], number.columns[-1]
-    widths = " at the paper's widths" if preset == "paper" else ""
     others = [label(model) for model in MODELS if model != "intention"]
 
     gain = {name: number(f"{name}, untrained", first) / number(f"{name}, untrained", last) for name in _names()}
     most = max(gain[name] for name in others)
     yield Finding(
-        f"Untrained{widths}, Intention already interpolates sine curves: its squared error falls by a factor of "
+        f"Untrained, Intention already interpolates sine curves: its squared error falls by a factor of "
         f"{digits(gain['Intention'])} from {first} observation to {last}, that of no other untrained model by more "
         f"than {digits(most)}.",
         gain["Intention"] > 10 > most,
@@ -28,11 +27,9 @@ def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
     trained = {name: number(f"{name}, trained", last) for name in _names()}
     second, best = min(others, key=trained.get), _best_at(number)
     level = [column for column in number.columns if column not in best]
-    named = {label(model): result for model, result in few_shot_results(results, "sine").items()}
-    length = f"{widths} for {steps_by_name(named)}" if widths else ""
     beside = f", with {listed(level)} none is alone the best" if level else ""
     yield Finding(
-        f"Trained{length}, Intention has the least error on sine curves at each of {listed(best)} "
+        f"Trained, Intention has the least error on sine curves at each of {listed(best)} "
         f"observations{beside}: with {last} it is at {digits(trained['Intention'])}, {second}, the next, at "
         f"{digits(trained[second])}.",
         last in best and len(best) > len(level),
