@@ -14,7 +14,6 @@ from scipy import optimize
 from kvq_jax.ops import constraints as module
 from kvq_jax.ops import intention, intention_weights
 from kvq_jax.ops.constraints import METHODS, constrained_intention, constrained_weights
-from tests.kvq_jax.ops import reference
 from tests.kvq_jax.ops.gradients import check_gradients
 from tests.kvq_jax.ops.programs import compiled
 
@@ -35,7 +34,8 @@ def draw(n=8, d=4, k=2, p=3, seed=0, dtype=np.float64):
     return [x.astype(dtype) for x in (rng.normal(size=(n, d)), rng.normal(size=(n, k)), constraints, bounds)]
 
 
-close = functools.partial(reference.close, tolerance=1e-8)
+def close(a, b, tolerance=1e-8):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
 def reference(key, value, constraints, bounds, method="exact"):

@@ -1,7 +1,5 @@
 """Mode-3 unfolding: fold undoes it, 1x1 convolution and attention act on it, and the output's grid is the query's."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +14,8 @@ def draw(*shape, seed=0):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
-close = functools.partial(reference.close, tolerance=1e-5)
+def close(a, b, tolerance=1e-5):
+    reference.close(a, b, tolerance)
 
 
 def convolve(image, kernel):
