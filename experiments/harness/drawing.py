@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import csv
 import io
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,14 @@ def draw_anomalies(images, anomalies, probabilities) -> Figure:
 
 
 def legend_below(figure: Figure, looks: Sequence[dict]) -> None:
-    """One legend for all panels, in one line; looks: color, label and so on of each of its entries."""
+    """One legend for all panels, in as few lines as fit the figure; looks: color, label and so on of its entries."""
     handles = [Line2D([], [], **look) for look in looks]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    for lines in range(1, len(handles) + 1):
+        columns = math.ceil(len(handles) / lines)
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
 
 
 def plain_ticks(axis: Axis, sizes: Iterable[float] = ()) -> None:

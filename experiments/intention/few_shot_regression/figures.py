@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.harness import drawing
-from experiments.harness.results import Result, spread
+from experiments.harness.results import Result, spread, steps_by_name
 from experiments.intention.few_shot_regression.tables import MODELS, few_shot_results, task_name
 from experiments.regression import figures as drawn
 from experiments.regression.figures import colour, draw_image, example_of, image_side, line
@@ -96,7 +96,10 @@ def figure13(results: Sequence[Result], folder: Path) -> Path:
 
 
 def _heading(text: str, chosen: Mapping[str, Result]) -> str:
-    return f"{text} ({drawing.EFFORTS[next(iter(chosen.values())).preset]})"
+    """What is shown, of which preset, and where a command line changed a number of steps how many each model had."""
+    steps = steps_by_name({label(model): result for model, result in chosen.items()})
+    told = f"\n{steps}" if any("train.steps" in result.overrides for result in chosen.values()) else ""
+    return f"{text} ({drawing.EFFORTS[next(iter(chosen.values())).preset]}){told}"
 
 
 def _legend(figure, models, *others: dict) -> None:

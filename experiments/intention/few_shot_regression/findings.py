@@ -4,8 +4,8 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result
-from experiments.intention.few_shot_regression.tables import MODELS, TABLES
+from experiments.harness.results import Result, seeds_by_name, steps_by_name
+from experiments.intention.few_shot_regression.tables import MODELS, TABLES, few_shot_results
 from experiments.regression.labels import label
 
 
@@ -13,6 +13,8 @@ def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
     """On sine curves: what Intention does before and after training, in runs of one preset."""
     results = [result for result in results if result.preset == preset]
     number = Numbers(TABLES["intention/figure7_sine"], results)
+    named = {label(model): result for model, result in few_shot_results(results, "sine").items()}
+    yield Finding(f"Sine curves, preset {preset}, {steps_by_name(named)}, {seeds_by_name(named)}.")
     first, last = number.columns[0], number.columns[-1]
     others = [label(model) for model in MODELS if model != "intention"]
 
@@ -26,13 +28,12 @@ def sine(results: Sequence[Result], preset: str) -> Iterator[Finding]:
     )
     trained = {name: number(f"{name}, trained", last) for name in _names()}
     second, best = min(others, key=trained.get), _best_at(number)
-    level = [column for column in number.columns if column not in best]
-    beside = f", with {listed(level)} none is alone the best" if level else ""
+    beside = "".join(f", with {counts} {who}" for who, counts in _others_best(number).items())
     yield Finding(
         f"Trained, Intention has the least error on sine curves at each of {listed(best)} "
         f"observations{beside}: with {last} it is at {digits(trained['Intention'])}, {second}, the next, at "
         f"{digits(trained[second])}.",
-        last in best and len(best) > len(level),
+        last in best and 2 * len(best) > len(number.columns),
     )
 
 
@@ -68,8 +69,26 @@ def _names() -> list[str]:
 
 def _best_at(number: Numbers) -> list[str]:
     """The columns at which Intention, trained, is alone the best of those that are trained."""
-    trained = [f"{name}, trained" for name in _names()]
-    return [column for column in number.columns if number.best("Intention, trained", column, trained)]
+    return [column for column in number.columns if number.best("Intention, trained", column, _trained())]
 
 
-FINDINGS = {"intention/figure7_sine_quick": functools.partial(sine, preset="quick"), "intention/figure7_pixels": pixels}
+def _others_best(number: Numbers) -> dict[str, str]:
+    """'none is alone the best' or 'Attention is' -> the columns where that is so, of those that are not Intention's."""
+    found = {}
+    for column in number.columns:
+        first = number.first(column, _trained())
+        if first != ["Intention, trained"]:
+            who = f"{first[0].removesuffix(', trained')} is" if len(first) == 1 else "none is alone the best"
+            found.setdefault(who, []).append(column)
+    return {who: listed(columns) for who, columns in found.items()}
+
+
+def _trained() -> list[str]:
+    return [f"{name}, trained" for name in _names()]
+
+
+FINDINGS = {
+    "intention/figure7_sine_quick": functools.partial(sine, preset="quick"),
+    "intention/figure7_sine_paper": functools.partial(sine, preset="paper"),
+    "intention/figure7_pixels": pixels,
+}

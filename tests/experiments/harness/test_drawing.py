@@ -77,3 +77,16 @@ def test_numbers_at_the_axes_are_plain():
     shown = [tick.get_text() for tick in axis.get_yticklabels()]
     assert {"0.5", "1", "2", "5", "10", "20"} <= set(shown) and not any("$" in text for text in shown)
     assert not axis.get_xticklabels(minor=True) and not axis.get_yticklabels(minor=True)
+
+
+@pytest.mark.parametrize("panels, lines", [(1, 2), (2, 1)])
+def test_a_legend_has_as_many_lines_as_the_figure_is_narrow(panels, lines):
+    figure, _ = drawing.new_figure(1, panels, width=4.4)
+    names = [f"the model number {number}" for number in range(4)]
+    drawing.legend_below(figure, [dict(color=drawing.RED, label=name) for name in names])
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    places = [text.get_window_extent() for text in legend.get_texts()]
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert len({round(place.y0) for place in places}) == lines
+    assert min(place.x0 for place in places) > 0 and max(place.x1 for place in places) < figure.bbox.width
