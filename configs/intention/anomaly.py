@@ -33,7 +33,7 @@ LAYERS = {
     "lin_transformer": HEADS | dict(op="linear"),
     "informer": HEADS | dict(op=common.op("informer")),
     "sigma_informer": HEADS | dict(op=common.op("sigma_informer")),
-    "np_former": dict(hidden=2048, embed_features=1024, context_features=1024),
+    "np_former": dict(num_heads=4, head_features=256, hidden=2048, context_features=1024),
 }
 MODELS = tuple(LAYERS)
 # What 'base' is.

@@ -26,8 +26,8 @@ episodes with 15 queries. The paper leaves open, and we chose:
 - 60,000 steps and the weights of the best validation loss for "to convergence".
 - Batch norm by the episode's own statistics, as in MAML's code, whose architecture the paper follows;
   --config.encoder.statistics=running for averages.
-- alpha 50 as in R2-D2 and MetaOptNet, 0.1 with a Gaussian kernel, learnt. The variance of the features sets the width
-  of that kernel.
+- alpha 50 as in R2-D2 and MetaOptNet, 0.1 with a Gaussian kernel, learnt, and not decayed with the weights. The
+  variance of the features sets the width of that kernel.
 - Adam for MAML, as its authors have it, and for the prototypes. Both clip the norm of the gradient at 10, where MAML's
   code clips every entry.
 - For within_class Bayes' rule of equal covariances, with its threshold and cross-entropy. Eq. 16 has no threshold, and

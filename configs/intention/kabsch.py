@@ -11,8 +11,8 @@ form=paper, the default of `paper`, has the models of Appendix 7. Intention and 
 values that see pairs (k, v), one of queries, and a decoder. form=regression, the default else, has the few-shot
 regressors: keys and queries share e_K, the values enter Intention as they are, and nothing decodes its output, which
 suits an affine task. MAML, which the paper does not have here, has this form alone. The neural process and the MLP are
-the same in both, with a row for each query; the paper's MLP takes all five at once. `paper` has the widths and rates of
-Appendix 7 in either form.
+of one kind in both, with a row for each query; the paper's MLP takes all five at once. `paper` has the widths and rates
+of Appendix 7 in either form, `quick` other widths in each.
 
 The paper gives no distributions, batch or steps. Ours: points, queries and translations are N(0, I), scales
 U(0.5, 2), noise N(0, 0.01^2 I), batches of 64, 100k steps; alpha starts at 0.1 and is learnt; gradients are clipped at

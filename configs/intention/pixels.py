@@ -8,9 +8,9 @@ scikit-learn's 8x8 digits, which need no download.
 
 `paper` trains the models of the sine curves on 264 of 784 pixels; on 8x8 images on the same third, 22 of 64. MAML has
 the paper's inner rate of 0.1, which sine curves do not bear. The paper leaves open, and we chose: Fourier features as
-positional encoding, and 8 images in a batch. `quick` trains narrower networks on 1 to so many pixels. Its Intention has
-for e_w, which the paper leaves open, an MLP beside the identity: a model that is linear in its values cannot expect
-anything of a curve that it has not seen.
+positional encoding, 8 images in a batch, and gradients clipped at norm 1. `quick` trains narrower networks on 1 to so
+many pixels. Its Intention has for e_w, which the paper leaves open, an MLP beside the identity: a model that is linear
+in its values cannot expect anything of a curve that it has not seen.
 """
 
 from ml_collections import ConfigDict

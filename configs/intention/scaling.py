@@ -5,8 +5,9 @@
 
 One cell is one model of one latent size at one dimension. The sweep doubles the size until the error is at most
 `evaluation.threshold`, and leaves out what is then not needed. `paper` is Appendix 2, up to d = 10, with sizes that
-double up to 8192; the text says that they double, too, and prints s * s and 8196. `quick` ends at s = 128, with a
-tenfold rate that falls to 0 and 1500 steps.
+double up to 8192; the text says that they double, too, and prints s * s and 8196. Intention's e_P has s * s * s
+parameters, for which no memory is enough there: its search has to end before. `quick` ends at s = 128, with a tenfold
+rate that falls to 0 and 1500 steps.
 
 The paper leaves open, and we chose: the threshold, 5 % of the variance of a weight, by the mean over tasks; alpha
 starts at 0.1 and is learnt; gradients are clipped at norm 1, as sets of nearly dependent points have steep losses; the

@@ -4,9 +4,10 @@
     python -m scripts.sweep --config configs/intention/sine.py:preset=quick     # all four models
 
 `paper` is Appendix 4.1 as printed but for MAML's inner rate, trained on 10 observations. The paper leaves open, and we
-chose: e_w is the identity (in `quick` an MLP beside it); the values enter Intention as they are, E_V := V, which its
-untrained curves need; alpha starts at 0.1 and is learnt; MAML is of second order; gradients are clipped at norm 1,
-without which the heavy tail of Intention's loss at few points ends the run.
+chose: the 200 targets are drawn uniformly, as the context is; e_w is the identity (in `quick` an MLP beside it); the
+values enter Intention as they are, E_V := V, which its untrained curves need; alpha starts at 0.1 and is learnt; MAML
+is of second order; gradients are clipped at norm 1, without which the heavy tail of Intention's loss at few points ends
+the run.
 
 `quick` has narrower networks, fewer steps and 1 to 20 observations: nothing in a training on exactly 10 asks for
 features that serve fewer.

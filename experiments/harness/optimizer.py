@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
+import jax
 import optax
 
 from experiments.harness.errors import ConfigError
 from experiments.harness.settings import choose
 from kvq_jax.domains import Count, Natural, NotNegative, Part, Positive
+from kvq_jax.nn.alpha import THETA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +25,7 @@ class OptimizerSettings:
     decay_steps: Count  # exponential, staircase: steps for one factor of decay_rate
     decay_rate: Positive  # drop: of the whole drop
     momentum: Part  # sgd only
-    weight_decay: NotNegative  # added to the gradient (adam, sgd) or decoupled (adamw)
+    weight_decay: NotNegative  # added to the gradient (adam, sgd) or decoupled (adamw); of all but learned ridges
     clip_norm: NotNegative  # global norm; 0 for no clipping
 
 
@@ -40,6 +43,11 @@ def _begin(s: OptimizerSettings) -> int:
     return max(s.decay_begin - s.warmup_steps, 0)
 
 
+def _decayed(params: Any) -> Any:
+    """Which parameters decay: a learned ridge would go to that of theta = 0, whatever it starts at."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1:] != (jax.tree_util.DictKey(THETA),), params)
+
+
 _SCHEDULES = {
     "constant": lambda s, steps: optax.constant_schedule(s.learning_rate),
     "cosine": lambda s, steps: optax.cosine_decay_schedule(s.learning_rate, max(steps - s.warmup_steps, 1)),
@@ -49,7 +57,7 @@ _SCHEDULES = {
 }
 _RULES = {
     "adam": lambda s, rate: optax.adam(rate),
-    "adamw": lambda s, rate: optax.adamw(rate, weight_decay=s.weight_decay),
+    "adamw": lambda s, rate: optax.adamw(rate, weight_decay=s.weight_decay, mask=_decayed),
     "sgd": lambda s, rate: optax.sgd(rate, momentum=s.momentum or None),
 }
 
@@ -85,7 +93,7 @@ def build_optimizer(settings: OptimizerSettings, steps: int) -> optax.GradientTr
         schedule = optax.join_schedules([warmup, schedule], [settings.warmup_steps])
     links = [choose(_RULES, settings.name, "config.optimizer.name")(settings, schedule)]
     if settings.weight_decay and settings.name != "adamw":
-        links.insert(0, optax.add_decayed_weights(settings.weight_decay))
+        links.insert(0, optax.add_decayed_weights(settings.weight_decay, _decayed))
     if settings.clip_norm:
         links.insert(0, optax.clip_by_global_norm(settings.clip_norm))
     return optax.chain(*links)

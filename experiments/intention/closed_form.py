@@ -84,7 +84,11 @@ def error_table(results: Sequence[Result], title: str, figure: str, note: str, m
 def table_of(results: Sequence[Result], experiment: str, **words: str) -> Table | None:
     """The table of an experiment, from all results; None without any of its own. words: of error_table."""
     own = comparable(_each_training(results, experiment), f"intention/{experiment}", _row, variant=_dimension)
-    return error_table(list(own.values()), models=MODELS, **words) if own else None
+    own = list(own.values())
+    if not own:
+        return None
+    models = [model for model in MODELS if model != "maml" or _own_form(own[0]) != "paper"]
+    return error_table(own, models=models, **words)
 
 
 def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Iterator[Finding]:
@@ -96,7 +100,7 @@ def only_intention(task: str, build: Callable, results: Sequence[Result]) -> Ite
     run = number.cell(first, "MSE").run
     own = _own_form(run)
     full = f", at its widths and after {run.steps} steps" if own == "paper" else ""
-    forms = {"paper": f"In the paper's form{full}", "regression": "As few-shot regressors of the same features"}
+    forms = {"paper": f"In the paper's form{full}", "regression": "As few-shot regressors"}
     for form, heading in forms.items():
         names = {model: _name((model, "" if form == own else form)) for model in MODELS if model != "maml"}
         errors = number.known([name for name in names.values() if name in number.rows], "MSE")
@@ -140,8 +144,13 @@ def _own_form(result: Result) -> str:
 
 
 def _form(result: Result) -> str:
-    """That of a model in another form than the preset's own, '' else."""
-    return result.axes.get("form", "")
+    """That of a model in another form than the preset's own, '' else; MAML is a few-shot regressor in every preset."""
+    return "regression" if _outside(result) else result.axes.get("form", "")
+
+
+def _outside(result: Result) -> bool:
+    """Whether it is of MAML, which the paper does not have here, in a preset whose own form is the paper's."""
+    return model_of(result) == "maml" and _own_form(result) == "paper"
 
 
 def _name(row: Row) -> str:

@@ -62,7 +62,7 @@ class IntentionRegressor(Initialised, Regressor):
 
     The paper does not say whether ReLU follows the last layer of e_K. Here it does not by default: non-negative
     features have no negative similarities, and after training on sine curves with few points the error is twice as
-    large (4.0 against 2.2 at one point). Untrained, with 50 points, activate_final=True has the smaller error.
+    large (4.0 against 2.2 at one point).
 
     Systems are solved in float32. An alpha below 1e-7 of the largest eigenvalue of E_K E_K' (a million, for 50 points
     and a thousand features of size 5) is lost in rounding.

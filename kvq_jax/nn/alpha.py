@@ -14,6 +14,8 @@ from kvq_jax.nn.block import Block, param_dtype
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.pooling import set_mean
 
+THETA = "theta"  # the parameter of a learnt alpha, which weight decay leaves alone
+
 
 class AlphaKind(NamedTuple):
     """alpha = squash(theta); no squash, no theta: alpha is the initial value."""
@@ -83,7 +85,7 @@ class Alpha(Block):
             return self.initial
         start = nn.initializers.constant(kind.inverse(self.initial))
         if not kind.from_set:
-            theta = self.param("theta", start, tuple(self.shape), param_dtype(self))
+            theta = self.param(THETA, start, tuple(self.shape), param_dtype(self))
             return kind.squash(theta.astype(jnp.float32))
         if key is None or value is None:
             raise ValueError(f"alpha of kind {self.kind!r} is a function of the set: call it with key and value")

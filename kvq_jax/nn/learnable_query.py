@@ -17,8 +17,9 @@ class LearnableQueryAttention(Block):
     """O = op(s Q, X W_k, X W_v) W_o in every head, where the queries Q are parameters.
 
     Learnable queries of "A mathematical view of attention" (slides), with rows as points. The output has one row for
-    each query and does not depend on the order of X. use_output=False with one head is the slides' form, without W_o.
-    With no element left, the heads are zero and the output is the bias of W_o.
+    each query and does not depend on the order of X. One head without output layer, biases and scaling (use_output,
+    use_bias=False, scaling="none") is the slides' form. With no element left, the heads are zero and the output is the
+    bias of W_o.
 
     Raises ValueError if out_features is given without an output layer too.
     """

@@ -99,9 +99,9 @@ class MLP(Block):
     Flax and Haiku) a ReLU network is positively homogeneous, e(c x) = c e(x) for c > 0. Of a scalar input it then makes
     e(x) = |x| e(sign x): the features of any number of keys span two dimensions, and least squares on them fits a line
     with a kink at zero, however wide the network. On sine curves such an untrained Intention has a mean squared error
-    of 3 to 5 with 50 context points. With the uniform biases of PyTorch, or N(0, 1), its median is below 0.01. The
-    curves of untrained Intention in the Intention paper (Section 5.1, Figures 6 and 7) need non-zero biases, or
-    position features.
+    of 3 to 5 with 50 context points. With biases from N(0, 1) its median is below 0.01, with the uniform ones of
+    PyTorch below 0.1 (kernels 'lecun_normal', alpha 0.1). The curves of untrained Intention in the Intention paper
+    (Section 5.1, Figures 6 and 7) need non-zero biases, or position features.
 
     Raises ValueError if there are no layers and not exactly one input too.
     """

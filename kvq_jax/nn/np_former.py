@@ -11,6 +11,7 @@ from jax import Array
 
 from kvq_jax.names import choose
 from kvq_jax.nn.block import Block
+from kvq_jax.nn.heads import mask_of_heads, merge_heads, split_heads
 from kvq_jax.nn.mixer import Op
 from kvq_jax.nn.mlp import MLP, Linear
 from kvq_jax.nn.transformer import ResidualLayer, TransformerLayer
@@ -22,25 +23,35 @@ class NPFormerLayer(ResidualLayer):
 
         E_C = e_C(mean_i [E_K,i ; E_V,i]),  E_Z,i = e_Z([E_Q,i ; E_C])
 
-    E_Q, E_K, E_V are linear in the input, each `embed_features` wide. Heads would change nothing, since e_C sees them
-    all. e_C is an MLP with one hidden layer, e_Z is linear. `embed_input` puts relu(e_X(X)) first, as in the other
-    layers of the family; the paper (arXiv 2305.10203) prints none here. With no element left the mean is zero.
+    in each head, and a linear map of the heads side by side. Every head has its own E_Q, E_K and E_V, linear in the
+    input, its own e_C, an MLP with one hidden layer, and its own e_Z, which is linear. embed_features is the width of
+    relu(e_X(X)), which the other layers of the family have first; None leaves it out, as the paper prints it here
+    (arXiv 2305.10203). With no element left the mean is zero.
     """
 
-    embed_features: int = 1024
+    num_heads: int = 4
+    head_features: int = 256
     context_features: int = 1024  # of e_C, hidden and output
-    embed_input: bool = False  # whether relu(e_X(X)) comes first
+    embed_features: int | None = None
 
     def mix(self, x: Array, mask: Array | None) -> Array:
         linear = functools.partial(Linear, **self.inits)
-        embedded = nn.relu(linear(self.embed_features, name="embed")(x)) if self.embed_input else x
-        query, key, value = (linear(self.embed_features, name=name)(embedded) for name in ("query", "key", "value"))
+        embedded = x if self.embed_features is None else nn.relu(linear(self.embed_features, name="embed")(x))
+        rows = [linear(self.num_heads * self.head_features, name=name)(embedded) for name in ("query", "key", "value")]
+        query, key, value = (split_heads(each, self.num_heads) for each in rows)
         pairs = jnp.concatenate([key, value], axis=-1)
         # One mean serves all elements, unless each has a mask of its own.
         each = mask is not None and mask.ndim > 1 and mask.ndim == x.ndim
-        mean = OPS["uniform"](pairs if each else pairs[..., :1, :], pairs, pairs, mask=mask)
-        context = MLP((self.context_features,) * 2, self.activation, **self.inits, name="context")(mean)
-        return linear(x.shape[-1], name="out")(query, context)
+        mean = OPS["uniform"](pairs if each else pairs[..., :1, :], pairs, pairs, mask=mask_of_heads(mask, rows[1]))
+        own = self.inits | self.dtypes  # a lifted module does not see the one around it
+        context = _of_heads(MLP)((self.context_features,) * 2, self.activation, **own, name="context")(mean)
+        heads = _of_heads(Linear)(self.head_features, **own, name="heads")(query, context)
+        return linear(x.shape[-1], name="out")(merge_heads(heads))
+
+
+def _of_heads(module: type[nn.Module]) -> type[nn.Module]:
+    """The same module with parameters for each head of [..., H, N, d]."""
+    return nn.vmap(module, in_axes=-3, out_axes=-3, variable_axes={"params": 0}, split_rngs={"params": True})
 
 
 def _heads(op: Op) -> Callable[..., TransformerLayer]:

@@ -25,7 +25,7 @@ BLOCKS = {
     "cmab": (nn.CMAB(4, 8, 2, 4, 8), (draw(4, 8), ROWS)),
     "perceiver": (PerceiverBlock(8, 2, 4, 8), (ROWS,)),
     "encoder": (TransformerEncoder(2, 2, 8), (ROWS,)),
-    "np_former": (nn.NPFormerLayer(8, embed_features=8, context_features=8), (ROWS,)),
+    "np_former": (nn.NPFormerLayer(8, num_heads=2, head_features=4, context_features=8), (ROWS,)),
     "of_set": (nn.Mixer(dict(name="intention", alpha_kind="set")), (ROWS, ROWS, ROWS)),
     "conv": (nn.ConvEncoder(features=(4,)), (draw(2, 6, 6, 3),)),
     "resnet12": (nn.ResNet12(features=(4,)), (draw(2, 6, 6, 3),)),

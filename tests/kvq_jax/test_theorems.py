@@ -81,7 +81,7 @@ def test_convolutions_and_permutations():
     assert not np.allclose(convolve(shift(x), three, "zeros"), shift(convolve(x, three, "zeros")), atol=0.1)
 
 
-# Limits: Garnelo and Czarnecki 2023, Section 3.2.
+# Limits: Garnelo and Czarnecki 2023, Section 2.
 
 
 @pytest.mark.parametrize("name, limit", [("intention", "linear"), ("sigma_intention", "softmax")])

@@ -1,5 +1,6 @@
 """The optimizer section against updates worked out by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from configs import common
 from experiments.harness.errors import ConfigError
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer, check_given
+from kvq_jax.nn.alpha import Alpha
 
 
 def updates(gradients, steps=10, params=2.0, **section):
@@ -25,6 +27,17 @@ def test_momentum_with_additive_weight_decay():
     # v1 = 1 + 0.1 * 2 = 1.2; theta = 2 - 0.12 = 1.88; v2 = 0.9 * 1.2 + 1 + 0.188 = 2.268
     made = updates([1.0, 1.0], name="sgd", learning_rate=0.1, momentum=0.9, weight_decay=0.1)
     np.testing.assert_allclose(made, [-0.12, -0.2268], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
+def test_a_learnt_ridge_does_not_decay(name):
+    """With a decay of 5e-4 an alpha that starts at 50 would be at 0.7 after a few thousand steps of nothing else."""
+    variables = Alpha("softplus", 50.0).init(jax.random.key(0))["params"]
+    params = {"mixer": {"alpha": variables, "out": {"kernel": jnp.full((2, 2), 3.0)}}}
+    optimizer = build_optimizer(OptimizerSettings(**common.optimizer(name, 0.1, weight_decay=0.5)), 10)
+    update, _ = optimizer.update(jax.tree.map(jnp.zeros_like, params), optimizer.init(params), params)
+    assert update["mixer"]["alpha"]["theta"] == 0
+    assert np.all(update["mixer"]["out"]["kernel"] < 0)
 
 
 def test_adamw_decays_the_parameter_itself():

@@ -103,6 +103,18 @@ def test_figures_and_table_of_tiny_runs(results, tmp_path):
     assert float(rows["trilateration (oracle)"][1]) < 1e-11 < 0.1 < float(rows["Intention"][1])
 
 
+def test_maml_has_no_row_of_the_papers_form(results):
+    """The paper has none here: among its models one that was run is a few-shot regressor, and none is missing."""
+    at_paper = lambda result, model: Result(
+        result.folder, result.content | {"axes": result.axes | {"model": model, "preset": "paper"}}
+    )
+    own = [at_paper(results[0], "mlp"), at_paper(results[1], "intention")]
+    assert "MAML" not in " ".join(name for name, _ in TABLES["intention/figure9"](own).rows)
+    table = TABLES["intention/figure9"]([*own, at_paper(results[0], "maml")])
+    assert "MAML, few-shot regressor" in dict(table.rows)
+    assert "no form: models in the paper's form" in table.caption
+
+
 def test_a_result_keeps_its_validation_losses(results):
     for result in results:
         assert [step for step, _ in result.content["validation_losses"]] == [20, 40]

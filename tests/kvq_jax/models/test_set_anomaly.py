@@ -10,9 +10,8 @@ from kvq_jax.nn import FORMERS
 from tests.kvq_jax.nn.drawing import draw, start
 
 NARROW = dict(hidden=8, embed_features=8)
-SMALL = dict.fromkeys(FORMERS, NARROW | dict(num_heads=2, head_features=4)) | {
-    "np_former": NARROW | dict(context_features=8)
-}
+SMALL = dict.fromkeys(FORMERS, NARROW | dict(num_heads=2, head_features=4))
+SMALL["np_former"] = SMALL["np_former"] | dict(context_features=8)
 
 
 @pytest.mark.parametrize("layer", FORMERS)
@@ -32,13 +31,14 @@ def test_a_permuted_set_has_permuted_logits_and_a_masked_element_is_absent(layer
 def test_the_published_widths():
     """512 -> 1024; e_X, four heads of e_Q, e_K and e_V, e_H, e_O with 2048 units and two LayerNorms; the head.
 
-    The NP-Former has, for the first five, e_Q, e_K, e_V, an e_C of pairs with two layers, and e_Z of [e_Q ; e_C].
+    The NP-Former has, for the first five, e_Q, e_K, e_V, in each head an e_C of pairs with two layers and an e_Z of
+    [e_Q ; e_C], and e_H.
     """
     linear = lambda a, b: a * b + b
     mix = dict.fromkeys(FORMERS, 5 * linear(1024, 1024))
     mix["informer"] += 4  # an alpha for each head
     mix["sigma_informer"] += 4
-    mix["np_former"] = 4 * linear(1024, 1024) + 2 * linear(2048, 1024)
+    mix["np_former"] = 4 * linear(1024, 1024) + 4 * (linear(512, 1024) + linear(1024, 1024) + linear(1280, 256))
     rest = linear(1024, 2048) + linear(2048, 1024) + 2 * 2 * 1024
     around = linear(512, 1024) + linear(1024, 1024) + 2 * 1024 + linear(1024, 1)
     for name in FORMERS:

@@ -48,7 +48,9 @@ BLOCKS = {
     "layer": Block(
         lambda op: TransformerLayer(hidden=5, num_heads=2, head_features=3, op=op, norm="pre"), on_set, True
     ),
-    "np_former": Block(lambda op: NPFormerLayer(hidden=5, embed_features=4, context_features=3), on_set, True),
+    "np_former": Block(
+        lambda op: NPFormerLayer(hidden=5, num_heads=2, head_features=4, context_features=3), on_set, True
+    ),
     "learnable_query": Block(lambda op: LearnableQueryAttention(3, 2, 3, op), on_set, False),
     "cmab": Block(lambda op: CMAB(2, D, 2, 3, 5, "softmax", op), on_fixed, False),
 }

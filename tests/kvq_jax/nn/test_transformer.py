@@ -11,7 +11,7 @@ from tests.kvq_jax.ops.reference import REFERENCES, least_squares, least_squares
 
 N, D, HEADS, WIDTH = 5, 6, 2, 4
 SMALL = dict(num_heads=HEADS, head_features=WIDTH, embed_features=7, hidden=9)
-NP_SMALL = dict(embed_features=8, context_features=7, hidden=9)
+NP_SMALL = dict(num_heads=HEADS, head_features=WIDTH, context_features=7, hidden=9)
 
 
 def build(name, **fields):
@@ -54,8 +54,13 @@ def heads_block(name, params, x):
 
 def np_block(params, x):
     query, key, value = (linear(params[part], x) for part in ("query", "key", "value"))
-    context = mlp(params["context"], np.concatenate([key, value], -1).mean(0, keepdims=True))
-    return linear(params["out"], np.concatenate([query, np.broadcast_to(context, (N, context.shape[-1]))], -1))
+    outputs = []
+    for head, columns in enumerate(np.split(np.arange(HEADS * WIDTH), HEADS)):
+        own = jax.tree.map(lambda leaf, head=head: leaf[head], {name: params[name] for name in ("context", "heads")})
+        context = mlp(own["context"], np.concatenate([key[:, columns], value[:, columns]], -1).mean(0, keepdims=True))
+        pairs = np.concatenate([query[:, columns], np.broadcast_to(context, (N, context.shape[-1]))], -1)
+        outputs.append(linear(own["heads"], pairs))
+    return linear(params["out"], np.concatenate(outputs, -1))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,8 @@ def test_sizes_of_appendix_8(name):
     block = {
         "informer": heads + 4,
         "sigma_informer": heads + 4,
-        "np_former": 3 * layer + (2048 * 1024 + 1024 + layer) + (2048 * 1024 + 1024),
+        # Queries, keys and values; an e_C of 512 features and an e_Z of 256 + 1024 in each head; the last.
+        "np_former": 3 * layer + 4 * (512 * 1024 + 1024 + layer + 1280 * 256 + 256) + layer,
     }.get(name, heads)
     assert count(FORMERS[name](), x) == frame + block
 
