@@ -88,7 +88,7 @@ def linear_attention(query: Array, key: Array, value: Array, *, mask: Mask = Non
 def laplace_attention(
     query: Array, key: Array, value: Array, *, mask: Mask = None, length_scale: Scalar = 1.0
 ) -> Array:
-    """softmax_n(-|q_m - k_n|_1 / length_scale) V with length_scale > 0: Kim et al. 2019 (arXiv 1901.05761), Section 2.2.
+    """softmax_n(-|q_m - k_n|_1 / length_scale) V, length_scale > 0: Kim et al. 2019 (arXiv 1901.05761), Section 2.2.
 
     query [..., M, d], key [..., N, d], value [..., N, k], mask [..., N] or [..., M, N] -> [..., M, k].
     """
