@@ -31,8 +31,8 @@ class Surfaces(flax.struct.PyTreeNode):
 class Clouds:
     """`points` points of one shape, centred and scaled to variance 1; the truth is its class, [].
 
-    Resident clouds are drawn uniformly, and so are their points, without replacement; those to train on are turned
-    around the third axis, which is up, and scaled by a factor of each axis. Surfaces are in any pose or upright,
+    A resident cloud is asked for or drawn uniformly, its points are drawn without replacement; those to train on are
+    turned around the third axis, which is up, and scaled by a factor of each axis. Surfaces are in any pose or upright,
     and with noise.
     """
 
@@ -42,9 +42,9 @@ class Clouds:
     turn: bool  # whether clouds to train on are turned
     upright: bool  # whether surfaces are turned around the third axis alone, too
 
-    def sample(self, key: Array, data: ResidentClouds | Surfaces) -> SetTask:
-        """One cloud of a split."""
-        return self._resident(key, data) if isinstance(data, ResidentClouds) else self._surface(key, data)
+    def sample(self, key: Array, data: ResidentClouds | Surfaces, number: Array | None = None) -> SetTask:
+        """One cloud of a split; number: which of those that are resident."""
+        return self._resident(key, data, number) if isinstance(data, ResidentClouds) else self._surface(key, data)
 
     def _surface(self, key: Array, data: Surfaces) -> SetTask:
         label_key, point_key, pose_key, scale_key, noise_key = jax.random.split(key, 5)
@@ -54,9 +54,9 @@ class Clouds:
         x = x @ pose + self.noise * jax.random.normal(noise_key, x.shape)
         return SetTask(standardised(x), None, label, data.training)
 
-    def _resident(self, key: Array, data: ResidentClouds) -> SetTask:
+    def _resident(self, key: Array, data: ResidentClouds, number: Array | None) -> SetTask:
         cloud_key, point_key, turn_key, scale_key = jax.random.split(key, 4)
-        number = jax.random.randint(cloud_key, (), 0, len(data.label))
+        number = jax.random.randint(cloud_key, (), 0, len(data.label)) if number is None else number
         chosen = jax.random.permutation(point_key, data.points.shape[1])[: self.points]
         x = standardised(data.points[number, chosen])
         if data.training and self.turn:

@@ -121,6 +121,11 @@ def without_replacement(key: jax.Array, total: int, count: int) -> jax.Array:
     return jax.lax.top_k(jax.lax.bitcast_convert_type(bits, jnp.float32), count)[1]
 
 
+def each_once(key: jax.Array, total: int, count: int) -> jax.Array:
+    """`count` of 0..total-1 in random order, or all in their own order where there are not more."""
+    return jnp.arange(total) if count >= total else without_replacement(jax.random.fold_in(key, 2), total, count)
+
+
 def _present(points: Points, count: jax.Array | None) -> Points:
     """Points of which the first `count` are there; None: all, without a mask."""
     if count is None:

@@ -32,7 +32,7 @@ from experiments.neural_processes.images.completion import check_shown, complete
 from experiments.regression.experiment import initialiser, training
 from experiments.regression.measures import measures, over_counts
 from experiments.tasks import Task
-from experiments.tasks.image_completion import ImageCompletion, without_replacement
+from experiments.tasks.image_completion import ImageCompletion, each_once
 from kvq_jax.domains import Count, Increasing, Natural, Positive
 from kvq_jax.models import Points, family
 
@@ -110,7 +110,7 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
             return completed(model, variables, *given, *asked, evaluation.example_shown)
 
         keys = jax.random.split(key, evaluation.example_images)
-        chosen = [images[_chosen(key, len(images), len(keys))] for images in test.parts.values()]
+        chosen = [images[each_once(key, len(images), len(keys))] for images in test.parts.values()]
         found = [jax.lax.map(of_image, (images, keys), batch_size=len(keys)) for images in chosen]
         counts = jnp.asarray([*evaluation.example_counts, chosen[0][0, ..., 0].size])
         return jax.tree.map(lambda *parts: jnp.stack(parts), *found) | {"counts": counts}
@@ -134,7 +134,7 @@ class Judge:
         self, images: jax.Array, pixelwise: references.Pixelwise, smooth: references.SmoothImages, key: jax.Array
     ) -> dict[str, jax.Array]:
         """Likelihoods of model and references with N and M of the task's law: name -> [tasks]."""
-        chosen = _chosen(key, len(images), self.settings.tasks)
+        chosen = each_once(key, len(images), self.settings.tasks)
 
         def draw(task_key, image):
             return self.task.draw(jax.random.fold_in(task_key, 1), images, image)
@@ -158,7 +158,7 @@ class Judge:
     def by_count(self, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
         """Likelihood and squared error after evaluation.counts observed pixels: name@count -> [subset]."""
         counts, most = self.settings.counts, self.settings.counts[-1]
-        chosen = _chosen(key, len(images), self.settings.subset)
+        chosen = each_once(key, len(images), self.settings.subset)
 
         def of_image(given):
             task_key, image = given
@@ -181,13 +181,6 @@ def bits_per_dim(log_likelihood: jax.Array, channels: int) -> jax.Array:
     are negative.
     """
     return (math.log(255) - log_likelihood / channels) / math.log(2)
-
-
-def _chosen(key: jax.Array, images: int, count: int) -> jax.Array:
-    """The numbers of `count` of the images, or of all, if there are not more."""
-    if count >= images:
-        return jnp.arange(images)
-    return without_replacement(jax.random.fold_in(key, 2), images, count)
 
 
 def _check(task: ImageCompletion, model: nn.Module, evaluation: Evaluation, shape: tuple[int, int, int]) -> None:

@@ -1,4 +1,7 @@
-"""The class of a point cloud (Set Transformer, Section 5.5, Table 4): ModelNet40, or surfaces that need no data."""
+"""The class of a point cloud (Set Transformer, Section 5.5, Table 4): ModelNet40, or surfaces that need no data.
+
+Of ModelNet40 each test cloud is judged once, or as many of them as `evaluation.tasks` asks for; surfaces are drawn.
+"""
 
 import dataclasses
 
@@ -10,11 +13,12 @@ from ml_collections import ConfigDict
 from experiments.data import modelnet
 from experiments.harness import settings
 from experiments.harness.errors import ConfigError
-from experiments.harness.evaluation import TaskEvaluation, over_tasks
+from experiments.harness.evaluation import TaskEvaluation
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.set_transformer.networks import network
 from experiments.set_transformer.splits import hold_out
 from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces
+from experiments.tasks.image_completion import each_once
 from experiments.tasks.surfaces import SURFACES
 from kvq_jax.domains import Count, Share
 from kvq_jax.models import SET_CLASSIFIERS
@@ -54,18 +58,22 @@ def build(config: ConfigDict, evaluation: dict, data_dir: str | None) -> Experim
         right, losses, _ = judged(variables, batch, key)
         return losses.mean(), ({"accuracy": right.mean()}, {})
 
-    def evaluate(variables, test, key):
-        def one(task_key):
-            return dict(zip(("accuracy", "cross_entropy"), judged(variables, task.sample(task_key, test))))
+    def over_clouds(function, test, key, count):
+        """What function(cloud) gives of `count` test clouds, none of the resident ones twice."""
+        number = each_once(key, len(test.label), count) if isinstance(test, ResidentClouds) else None
+        keys = jax.random.split(key, count if number is None else len(number))
+        one = lambda given: function(task.sample(given[0], test, given[1]))
+        return jax.lax.map(one, (keys, number), batch_size=evaluation.batch_size)
 
-        return over_tasks(one, key, evaluation.tasks, evaluation.batch_size)
+    def evaluate(variables, test, key):
+        one = lambda cloud: dict(zip(("accuracy", "cross_entropy"), judged(variables, cloud)))
+        return over_clouds(one, test, key, evaluation.tasks)
 
     def examples(variables, test, key):
-        def one(task_key):
-            sampled = task.sample(task_key, test)
-            return {"x": sampled.x, "truth": sampled.truth, "prediction": judged(variables, sampled)[2].argmax(-1)}
+        def one(cloud):
+            return {"x": cloud.x, "truth": cloud.truth, "prediction": judged(variables, cloud)[2].argmax(-1)}
 
-        return over_tasks(one, key, evaluation.example_tasks, evaluation.batch_size)
+        return over_clouds(one, test, key, evaluation.example_tasks)
 
     facts = {"data": name, "classes": list(classes)}
     return Experiment(init, task.sample, loss, evaluate, examples, data, facts, model=model)

@@ -141,6 +141,20 @@ def test_clouds_of_files_are_split(tmp_path):
         build("preset=tiny,data=off", str(tmp_path), **{"data.resident": 60})
 
 
+def test_each_test_cloud_is_judged_once(tmp_path):
+    """Clouds of one class each, by a network that says class 3: it is right once, whatever is drawn."""
+    made = build("model=rff_max,preset=tiny,data=surfaces")
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(10, 30, 3)), jnp.float32)
+    test, key = ResidentClouds(points, jnp.arange(10), False), jax.random.key(0)
+    still = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), jax.eval_shape(made.init, key))
+    still["params"]["head"]["layer_1"]["bias"][3] = 4
+    assert jax.jit(made.evaluate)(still, test, key)["accuracy"].tolist() == [0, 0, 0, 1, *[0] * 6]  # of 20 asked for
+    few = build("model=rff_max,preset=tiny,data=surfaces", **{"evaluation.tasks": 4, "evaluation.example_tasks": 9})
+    assert jax.jit(few.evaluate)(still, test, key)["accuracy"].shape == (4,)
+    shown = jax.jit(few.examples)(still, test, key)["truth"].tolist()
+    assert len(set(shown)) == 9 and shown != sorted(shown)
+
+
 @pytest.mark.parametrize(
     "arg, changes, error, message",
     [
