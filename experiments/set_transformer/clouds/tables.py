@@ -6,7 +6,7 @@ from typing import Any
 from experiments.harness.results import Result, comparable, drawn, facts, seeds_of, several, usual_and_others
 from experiments.harness.tables import BEST, Cell, Table, mark_best, measured
 from experiments.set_transformer.labels import described, label_of, own_op, variant
-from experiments.set_transformer.paper_numbers import CLOUDS, printed
+from experiments.set_transformer.paper_numbers import CLOUDS, QUOTED, printed
 
 CONFIG = "set_transformer/clouds"
 CONFIGS = (CONFIG,)
@@ -18,7 +18,8 @@ def table4(results: Sequence[Result]) -> Table | None:
     own = [result for result in results if result.name == CONFIG and own_op(result)]
     # Either release of ModelNet40: its HDF5 has too few points for the last column.
     found = comparable(own, CONFIG, _place, lambda result: result.axes["data"] == "surfaces", variant)
-    models = [*CLOUDS, *dict.fromkeys(model for model, _ in found if model not in CLOUDS)]
+    published = [model for model in CLOUDS if model != QUOTED]
+    models = [*published, *dict.fromkeys(model for model, _ in found if model not in published)]
     return _table(found, models, POINTS) if found else None
 
 
@@ -43,12 +44,16 @@ def _table(found: Mapping[tuple[str, int], Result], models: Sequence[str], point
     data = several(result.content["facts"]["data"] for result in own)
     steps = _by_points(found, lambda run: run.steps)
     batch = _by_points(found, lambda run: run.config["train"]["batch_size"])
+    names = " and ".join([*[QUOTED] * (len(models) > 1), label_of("rffp_max")])
+    quoted = f", those of {names} quoted from Zaheer et al. 2017" if "rffp_max" in models else ""
     caption = (
         f"{described(first)}; {data}; steps: {steps}, 'm of n': weights are those of step m, of the best "
         f"validation loss; clouds a batch: {batch}. Accuracy in percent, mean over {seeds_of(told)} ± standard error "
-        f"over {drawn(told)} clouds{best}. The paper's numbers are of ModelNet40."
+        f"over {drawn(told)} clouds{best}. The paper's numbers are of ModelNet40{quoted}."
     )
     rows = [(label_of(model), list(cells)) for model, *cells in zip(models, *columns)]
+    if len(models) > 1:
+        rows.insert(0, (QUOTED, [cell for number in points for cell in ("", _published(QUOTED, number))]))
     return Table("Classes of point clouds", ["model", *heads], rows, caption, facts=told)
 
 
@@ -59,7 +64,7 @@ def head(points: int) -> str:
 
 def _published(model: str, points: int) -> Cell | str:
     cell = CLOUDS.get(model, {}).get(points)
-    return printed(cell and Cell(100 * cell.mean, 100 * cell.error, decimals=2))
+    return printed(cell and Cell(100 * cell.mean, 100 * cell.error, decimals=cell.decimals - 2))
 
 
 def _by_points(found: Mapping[tuple[str, int], Result], value: Callable[[Result], Any]) -> str:

@@ -17,7 +17,7 @@ from experiments.harness.results import Result
 from experiments.set_transformer.clouds import experiment as clouds
 from experiments.set_transformer.clouds import figures
 from experiments.set_transformer.clouds.findings import FINDINGS
-from experiments.set_transformer.clouds.tables import TABLES
+from experiments.set_transformer.clouds.tables import TABLES, run_table
 from experiments.tasks import surfaces
 from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces, rotation
 from tests.experiments.data.test_modelnet import OFF, write
@@ -195,6 +195,8 @@ def test_dropout_acts_on_what_is_trained_on_alone():
 
 def test_5000_points_have_layers_of_their_own():
     """Supplement, Section 2.5."""
+    zaheer = config_file.get_config("model=rffp_max,points=100,preset=paper").model
+    assert (zaheer.pooling, zaheer.encoder_layers, tuple(zaheer.head)) == ("max", 4, (256,))
     cells = [
         config_file.get_config(f"model={m},points={n},preset=paper")
         for m in ("isab16_pma", "rff_max")
@@ -234,6 +236,12 @@ def test_what_is_evaluated_table_4_and_figure(tmp_path):
     assert rows["rFF + Pooling (max)"][0].mean == 25 and rows["rFF + Pooling (max)"][1].text() == "79.51 ± 1.66"
     assert rows["ISAB (16) + PMA"][2].mean == 25 and rows["ISAB (16) + PMA"][3].text() == "86.62 ± 1.49"
     assert not rows["ISAB (16) + PMA"][0].known and TABLES["set_transformer/table4"]([]) is None
+    quoted = [cell if isinstance(cell, str) else cell.text() for cell in rows["rFF + Pooling (Zaheer et al.)"]]
+    assert quoted == ["", "(none)", "", "83 ± 1", "", "(none)"]
+    assert [cell.text() for cell in rows["rFFp-max + Pooling"][1::2]] == ["82 ± 2", "87 ± 1", "90.0 ± 0.3"]
+    assert "rFF + Pooling (Zaheer et al.) and rFFp-max + Pooling quoted from Zaheer et al. 2017." in table.caption
+    (name, (_, theirs)), *more = run_table(Result(tmp_path, content)).rows
+    assert (name, theirs.text(), more) == ("rFF + Pooling (max)", "79.51 ± 1.66", [])
     assert "steps: 10 of 20, " in table.caption and "surfaces of 10 kinds" in table.caption
     of = lambda points, data: Result(  # noqa: E731
         tmp_path / points, content | {"axes": result.axes | {"points": points, "data": data}}
