@@ -1,4 +1,4 @@
-"""Time and operations of blocks of the Set Transformer by the number of elements: quadratic or linear."""
+"""Time and operations of blocks by the number of elements, as in Figure 1 of the supplement of the Set Transformer."""
 
 from collections.abc import Sequence
 from pathlib import Path

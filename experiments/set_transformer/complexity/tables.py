@@ -76,11 +76,12 @@ def run_table(run: Result) -> Table:
             powers = [MISSING if found is None else Cell(found, decimals=2, run=run) for found in powers]
             rows.append((f"{label_of(run, block)}, {phase}", [*times, *powers]))
     first, last = ends(run)
+    shape = run.config["blocks"][blocks_of(run)[0]]
     caption = (
-        f"{CLOCKS[how['clock']].capitalize()} of one set of n elements of width {how['features']} on "
-        f"{run.content['device']}, median of {how['turns']}. {described(run)}. "
-        f"Beside the times p of a growth with n^p from n = {first} to {last}, of the time, the operations that the "
-        "compiler counts, and the memory that the compiled program needs beside its arguments and "
+        f"{CLOCKS[how['clock']].capitalize()} of one set of n elements of width {how['features']}, by blocks of width "
+        f"{shape['dim']} with {shape['num_heads']} heads on {run.content['device']}, median of {how['turns']}. "
+        f"{described(run)}. Beside the times p of a growth with n^p from n = {first} to {last}, of the time, the "
+        "operations that the compiler counts, and the memory that the compiled program needs beside its arguments and "
         "its result. 'gradient' is that of the parameters, with the pass forward. Missing: it did not fit in memory."
     )
     heads = ["block", *(f"n = {size}" for size in how["sizes"]), *(f"p of {name}" for name in SCALES)]

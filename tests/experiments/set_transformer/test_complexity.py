@@ -63,6 +63,19 @@ def test_the_gradient_is_that_of_the_benchmark():
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6), stepped, after)
 
 
+@pytest.mark.parametrize("form, features", [("code", 3), ("paper", 64)])
+def test_blocks_of_the_published_figure(form, features):
+    """Supplement, Section 3.1: SAB(64, 8) and ISAB_4(64, 8), on elements of three features where they take them."""
+    config = config_file.get_config(f"preset=paper,form={form}")
+    assert config.measurement.features == features and 2000 in config.measurement.sizes
+    for name, inducing in (("sab", None), ("isab", 4)):
+        section = config.blocks[name]
+        assert (section.dim, section.num_heads, section.get("num_inducing")) == (64, 8, inducing)
+        block = experiment.settings.build_named(experiment.BLOCKS, section, name)
+        program = experiment.forward(block, 20, features)
+        assert jax.eval_shape(program.run, *program.arguments).shape == (20, 64)
+
+
 def powered(result, **powers):
     """The result as if each quantity grew with a power of n, from 3 at the smallest size."""
     sizes = result.config["measurement"]["sizes"]
@@ -78,7 +91,7 @@ def test_a_power_is_read_from_the_larger_sizes(result):
     powers = {quantity: tables.power(made, quantity, "forward", "sab") for quantity in tables.SCALES}
     assert powers == pytest.approx({"time": 2, "operations": 1, "memory": 0})
     rows = dict(tables.run_table(made).rows)
-    assert list(rows)[:3] == ["SAB, forward", "ISAB (16), forward", "PMA (4), forward"] and len(rows) == 6
+    assert list(rows)[:3] == ["SAB, forward", "ISAB (4), forward", "PMA (4), forward"] and len(rows) == 6
     assert [cell.text() for cell in rows["PMA (4), gradient"][-3:]] == ["2.00", "1.00", "0.00"]
     assert rows["SAB, forward"][1].mean == pytest.approx(4 * 3e3)
 
@@ -87,7 +100,7 @@ def test_findings_read_the_powers_and_hold_where_isab_is_linear_and_sab_is_not(r
     find = catalogue.find("findings", "set_transformer/complexity")
     (ratio, grows), why = said(find, [powered(result, time=2, operations=2)])
     assert why is None and not grows.holds and "2.00, its time with that of 2.0" in grows.text
-    assert not ratio.holds and "On a set of 16 elements SAB takes 1.0 times as long as ISAB (16)" in ratio.text
+    assert not ratio.holds and "On a set of 16 elements SAB takes 1.0 times as long as ISAB (4)" in ratio.text
     assert said(find, [])[1] == "no result of set_transformer/complexity"
     made = powered(result, time=2, operations=2)
     made.metrics["operations/forward/isab@64"]["mean"] = made.metrics["operations/forward/isab@32"]["mean"] * 2
@@ -110,7 +123,8 @@ def test_a_run_its_table_and_its_figure(result, tmp_path):
     assert result.content["facts"] == {"too_large": []} and len(result.metrics) == 3 * 2 * 3 * 3
     assert (result.folder / "figure.png").stat().st_size > 10_000
     table = tables.TABLES["set_transformer/complexity"]([result])
-    assert "from n = 32 to 64" in table.caption and tables.TABLES["set_transformer/complexity"]([]) is None
+    assert "of width 8, by blocks of width 8 with 2 heads" in table.caption and "from n = 32 to 64" in table.caption
+    assert tables.TABLES["set_transformer/complexity"]([]) is None
     sab, isab = (tables.power(result, "operations", "forward", block) for block in ("sab", "isab"))
     assert isab < 1.05 < 1.5 < sab < 2
     figures.FIGURES["set_transformer/complexity"]([result], tmp_path)
