@@ -12,15 +12,17 @@ rotations  yes: training characters turned by 90, 180 and 270 degrees are furthe
 form, op   as in max.py
 
 The sets of a batch share their number of images, those of the evaluation do not. sab_pma2, 4 and 8 are PMA with more
-seeds, whose rows go to the last layer side by side. Figure 3 has ISABs with 1 to 16 inducing points.
+seeds, whose rows go to the last layer side by side. Figure 3 has ISABs by their number of inducing points, on an axis
+that ends at 11; ours: 1, 2, 4, 8, 16.
 
 The paper leaves open, and we chose: images of 28 x 28 pixels, so that four convolutions of stride 2 leave 2 x 2; which
 characters validate, and that the weights of the best validation loss are judged; how images are shared among
 characters (experiments/tasks/counting.py). It prints "PMA_1(8, 8)", which does not fit its other layers: here it is 64
 wide with 8 heads. As in Table 3 of the supplement, four row-wise layers or two SABs follow the convolutions.
 
-`paper` takes 200,000 steps of 32 sets. `quick` has three seeds, half of the width, ten times the rate, which falls to
-0 with a cosine, and the steps that it can take in some minutes.
+`paper` takes 200,000 steps of 32 sets, and has one seed; --config.train.seeds=5 has the five runs of the paper. `quick`
+has three seeds, half of the width, ten times the rate, which falls to 0 with a cosine, and the steps that it can take
+in some minutes.
 """
 
 from ml_collections import ConfigDict

@@ -11,30 +11,38 @@ from experiments.set_transformer.counting.tables import CONFIG, accuracy, by_mod
 from experiments.set_transformer.labels import label, label_of
 from experiments.set_transformer.paper_numbers import COUNTING
 
-_BESIDE = {"sab_pma": drawing.GREEN, "rff_pma": drawing.GREY}  # models without inducing points, as lines
+# Models without inducing points, as lines.
+_BESIDE = {
+    "sab_pma": dict(color=drawing.GREEN),
+    "sab_mean": dict(color=drawing.AMBER, linestyle="--"),
+    "rff_pma": dict(color=drawing.GREY),
+    "rff_mean": dict(color=drawing.RED, linestyle="--"),
+}
 
 
 def figure3(results: Sequence[Result], folder: Path) -> Path:
-    """ISAB + PMA by its number of inducing points, beside SAB + PMA and rFF + PMA; the paper's two dotted."""
+    """ISAB + PMA by its number of inducing points, beside SAB and rFF with PMA and the mean; the paper's dotted."""
     found = by_model(results)
     induced = [result for result in found.values() if result.config["model"]["encoder"] == "isab"]
     induced = sorted(drawing.required(induced, f"Figure 3 needs results of {CONFIG} with ISABs"), key=_points)
     figure, ((axis,),) = drawing.new_figure(1, 1, width=4.2, height=3.2)
     points, cells = [_points(result) for result in induced], [accuracy(result) for result in induced]
     means, errors = zip(*((cell.mean, cell.error) for cell in cells))
-    axis.errorbar(points, means, errors, fmt="o-", color=drawing.BLUE, capsize=2, label="ISAB + PMA")
+    axis.errorbar(points, means, errors, fmt="o-", color=drawing.BLUE, capsize=2)
     rows = [("ISAB + PMA", *numbers) for numbers in zip(points, means, errors)]
-    for model, colour in _BESIDE.items():
+    looks = [dict(color=drawing.BLUE, marker="o", label="ISAB + PMA")]
+    for model, look in _BESIDE.items():
         if model in found:
             own = accuracy(found[model])
-            axis.axhline(own.mean, color=colour, label=label(found[model]))
-            axis.axhspan(own.mean - own.error, own.mean + own.error, color=colour, alpha=0.2, linewidth=0)
+            axis.axhline(own.mean, **look)
+            axis.axhspan(own.mean - own.error, own.mean + own.error, color=look["color"], alpha=0.2, linewidth=0)
             rows.append((label(found[model]), "", own.mean, own.error))
-        axis.axhline(COUNTING[model].mean, color=colour, linestyle=":", linewidth=1)
+        looks.append(look | dict(label=label_of(model)))
+        axis.axhline(COUNTING[model].mean, color=look["color"], linestyle=":", linewidth=1)
         rows.append((f"{label_of(model)}, the paper", "", COUNTING[model].mean, COUNTING[model].error))
     axis.set_xscale("log", base=2)
     axis.set(xticks=points, xticklabels=points, xlabel="inducing points", ylabel="accuracy")
-    axis.legend(fontsize=8)
+    drawing.legend_below(figure, looks)
     told = spread(induced, "trained/accuracy", "sets")
     figure.suptitle(
         f"{induced[0].content['facts']['data']}, preset {induced[0].preset}; dotted: the paper's\n"

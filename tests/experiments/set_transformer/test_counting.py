@@ -168,13 +168,16 @@ def test_table_2_and_figure_3_of_tiny_runs(result, tmp_path):
     assert rows["linear"][1].mean == rows["softmax"][1].mean == result.metrics["trained/accuracy"]["mean"]
     assert not rows["linear"][0].known and not rows["intention"][1].known
     assert (result.folder / "figure.png").stat().st_size > 10_000
-    assert figures.figure3([induced, sab], tmp_path).stat().st_size > 10_000
+    assert figures.figure3([induced, sab, result], tmp_path).stat().st_size > 10_000
     with (tmp_path / "figure3.csv").open() as file:
         rows = list(csv.reader(file))
-    assert [row[:2] for row in rows[1:3]] == [["ISAB + PMA", "4"], ["SAB + PMA", ""]]
-    assert [row[:3] for row in rows[3:]] == [
+    own = [row[:2] for row in rows[1:] if "paper" not in row[0]]
+    assert own == [["ISAB + PMA", "4"], ["SAB + PMA", ""], ["rFF + Pooling (mean)", ""]]
+    assert [row[:3] for row in rows[1:] if "paper" in row[0]] == [
         ["SAB + PMA, the paper", "", "0.6037"],
+        ["SAB + Pooling, the paper", "", "0.5659"],
         ["rFF + PMA, the paper", "", "0.4572"],
+        ["rFF + Pooling (mean), the paper", "", "0.4382"],
     ]
     with pytest.raises(UserError, match="Figure 3 needs results of set_transformer/counting"):
         figures.figure3([], tmp_path)
