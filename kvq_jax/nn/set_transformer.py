@@ -10,6 +10,9 @@ sets of values, as in SAB(128, **SET_FORMS["paper"]). The defaults are the code'
 | use_output | True: heads are mixed by W_o    | False: the heads side by side; four linear layers with bias in all |
 | use_bias   | False                           | True, of the projections                                           |
 
+The text itself divides scores by sqrt(d) with the whole width d (Section 2.2), as the code does; 'head' is the scaling
+of Vaswani et al. 2017, by the width of each head.
+
 A masked element of a set is absent: nobody attends to it. Its own row of an output means nothing, and its contents may
 be any finite number. With no element left, the heads are zeros, and only what comes from the queries remains.
 """
