@@ -9,13 +9,17 @@ source     celeba, the default of `paper`, reads DATA/celeba with list_attr_cele
            of `quick`, mini_imagenet, cifar_fs, folders, and digits, the default of `tiny`
 form, op   as in max.py
 
-Of 1000 sets the paper's networks see 800 in 1000 steps, at a rate of 1e-4 that decays exponentially, and 200 are judged
-together. `paper` has these, and the widths of the supplement's Table 9: convolutions of stride 2, four SABs or eight
-layers row by row, PMA with four seeds and an SAB. That table ends in 256 features for each of eight images, and does
-not say how they become scores: our head is that of kvq_jax.models.ImageSetDetector. It has dropout of a rate that it
-does not print, and four linear layers before the SABs, where we have batch normalisation. Ours are faces of 32 x 32
-pixels, 32 sets in a batch, a rate that halves in 200 steps, test sets of other faces, as many as for 50 curves, and the
-weights of the best validation loss.
+Of 1000 sets the paper's networks see 800 in 1000 steps, at a rate of 1e-4 that decays exponentially, and are judged on
+200. Its table has the "average of test AUROC and test AUPR" and does not say over what. Here are both: of each set by
+itself (auroc_of_set, aupr_of_set), whose AUPR is by chance the mean of 1/1, 1/2 to 1/8; and of all images of 200 sets
+at once (auroc, aupr), whose AUPR is by chance 1/8, as in its row of random guesses.
+
+`paper` has these, and the widths of the supplement's Table 9: convolutions of stride 2, four SABs or eight layers row
+by row, PMA with four seeds and an SAB, or a pooling and three layers. That table ends in 256 features for each of eight
+images, and does not say how they become scores: our head is that of kvq_jax.models.ImageSetDetector, with these three
+layers, or with one behind PMA. The table has dropout of a rate that it does not print, and four linear layers before
+the SABs, where we have batch normalisation. Ours are faces of 32 x 32 pixels, 32 sets in a batch, a rate that halves in
+200 steps, test sets of other faces, as many as for 50 curves, and the weights of the best validation loss.
 
 `quick` draws each set anew, and has three seeds, a quarter of the width behind four convolutions of its own, two layers
 in the encoder, a larger rate that falls to 0 with a cosine, and test sets for 20 curves.
@@ -71,6 +75,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
 
 PARTS = {
     "model=rff_mean|rffp_mean|rffp_max|rff_dotprod|rff_pma": {"model": dict(encoder_layers=8, activate_last=False)},
+    "model=rff_mean|rffp_mean|rffp_max|rff_dotprod|sab_mean": {"model": dict(head=(128, 128, 128))},
     "model=rff_pma|sab_pma": {"model": dict(num_seeds=4, decoder_layers=1)},
     "form=paper": {"model": dict(embed=True)},
     "source=celeba": {"task": dict(shared=2)},

@@ -3,9 +3,9 @@
 The paper's sets are of faces of CelebA. Seven have two attributes, the eighth has neither of them. In the same form of
 images of classes, seven are of one class and the eighth of another; no class is in two splits.
 
-The network gives a logit for each image, and is trained on the cross-entropy of the anomaly's place. The probabilities
-of all images of many sets are then judged together: by the area under the receiver operating characteristic (AUROC) and
-the average precision (AUPR).
+The network gives a logit for each image, and is trained on the cross-entropy of the anomaly's place. It is judged by
+the area under the receiver operating characteristic (AUROC) and the average precision (AUPR): of the probabilities in
+each set, and of those in many sets together.
 """
 
 import dataclasses

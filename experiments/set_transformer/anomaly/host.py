@@ -4,7 +4,11 @@ import numpy as np
 
 
 def curves(probability: np.ndarray, place: np.ndarray, together: int) -> dict[str, np.ndarray]:
-    """AUROC and AUPR [S, T / together] of the images of `together` sets at once, and the accuracy of each set [S, T].
+    """Areas [S, T / together] of the images of `together` sets at once; areas and accuracy [S, T] of each set.
+
+    Where one of N images is the anomaly, as in a set, and r of them are not below it, itself among them, the area under
+    the curve of precision and recall is 1 / r, and that under the receiver operating characteristic the share of the
+    N - 1 others that are below it, of those equal to it one half.
 
     Args:
       probability: of each image to be the anomaly, [S, T, N], under each of S seeds.
@@ -19,4 +23,7 @@ def curves(probability: np.ndarray, place: np.ndarray, together: int) -> dict[st
         name: np.array([[area(*pair) for pair in zip(*of_seed)] for of_seed in zip(labels, scores)])
         for name, area in (("auroc", roc_auc_score), ("aupr", average_precision_score))
     }
+    own, others = np.take_along_axis(probability, place[..., None], -1), probability.shape[-1] - 1
+    below, equal = (probability < own).sum(-1), (probability == own).sum(-1) - 1
+    areas |= {"auroc_of_set": (below + equal / 2) / others, "aupr_of_set": 1 / (others + 1 - below)}
     return areas | {"accuracy": np.float64(probability.argmax(-1) == place)}

@@ -76,6 +76,19 @@ def test_areas_are_those_of_all_images_of_some_sets():
     assert ties["auroc"] == 0.5 and ties["aupr"] == 0.125  # what the paper has for chance
 
 
+def test_areas_of_a_set_are_those_of_its_own_curve():
+    """With few different probabilities, so that many are equal."""
+    rng = np.random.default_rng(0)
+    probability, place = rng.integers(0, 5, (2, 60, 8)) / 8, rng.integers(0, 8, (2, 60))
+    found, alone = (host.curves(probability, place, together) for together in (60, 1))
+    np.testing.assert_allclose(found["auroc_of_set"], alone["auroc"])  # by scikit-learn
+    np.testing.assert_allclose(found["aupr_of_set"], alone["aupr"])
+    assert found["auroc_of_set"].shape == (2, 60) and len(np.unique(found["auroc_of_set"])) > 10
+    assert found["aupr"].shape == (2, 1) and not np.allclose(
+        found["aupr"][:, 0], found["aupr_of_set"].mean(1), atol=0.1
+    )
+
+
 def test_logits_of_a_permuted_set_are_permuted_and_an_absent_image_has_the_least():
     net = ImageSetDetector(8, num_heads=2, encoder_layers=1, features=(4,), pool_heads=4, head=(8,))
     x = draw(5, 6, 6, 1)
@@ -151,15 +164,23 @@ def test_settings_are_checked(tmp_path):
 def test_a_tiny_run_and_its_table(tmp_path):
     config = config_file.get_config("model=rff_mean,preset=tiny")
     result = launch(config, tmp_path / "run", Options(), Console(quiet=True), catalogue.show)
-    found = {name: result.metrics[f"trained/{name}"] for name in ("auroc", "aupr", "accuracy")}
-    assert [summary["n"] for summary in found.values()] == [2, 2, 20]
-    other = Result(result.folder, result.content | {"axes": result.axes | {"model": "sab_pma"}})
+    found = {name: result.metrics[f"trained/{name}"] for name in ("auroc", "aupr", "accuracy", "aupr_of_set")}
+    assert [summary["n"] for summary in found.values()] == [2, 2, 20, 20]
+    older = {name: summary for name, summary in result.content["metrics"].items() if "of_set" not in name}
+    axes = result.axes | {"model": "sab_pma"}
+    other = Result(result.folder, result.content | {"axes": axes, "metrics": older})
     table = TABLES["set_transformer/anomaly"]([result, other])
     rows = dict(table.rows)
-    assert "over seeds and 20 sets, for areas over their 2 curves; in bold" in table.caption
+    assert "and 20 sets, for areas over several sets over their 2 curves; in bold" in table.caption
     assert rows["rFF + Pooling (mean)"][0].mean == found["auroc"]["mean"]
-    assert rows["rFF + Pooling (mean)"][1].text() == "0.5643 ± 0.0139"
-    assert rows["SAB + PMA"][1].text() == "0.5941 ± 0.0170" and rows["SAB + PMA"][3].text() == "0.4386 ± 0.0089"
-    assert not rows["SAB + Pooling"][0].known and rows["chance"][2].text() == rows["chance"][3].text() + "0"
+    assert rows["rFF + Pooling (mean)"][4].mean == found["aupr_of_set"]["mean"]
+    assert rows["rFF + Pooling (mean)"][2].text() == "0.5643 ± 0.0139"
+    assert rows["SAB + PMA"][2].text() == "0.5941 ± 0.0170" and rows["SAB + PMA"][5].text() == "0.4386 ± 0.0089"
+    assert [cell.known for cell in rows["SAB + PMA"]] == [True, False, True, True, False, True, True]
+    assert not rows["SAB + Pooling"][0].known
+    assert [cell.text() for cell in rows["chance"]] == [
+        *("0.5000", "0.5000", "0.5", "0.1250"),
+        *("0.3397", "0.125", "12.5"),
+    ]
     assert (result.folder / "figure.png").stat().st_size > 10_000
     assert TABLES["set_transformer/anomaly"]([]) is None and operators([result]) is None
