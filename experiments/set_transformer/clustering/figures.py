@@ -1,4 +1,7 @@
-"""Clusterings as in Figure 4 of the Set Transformer: the network's, after a step of EM, the oracle's, and EM's own."""
+"""Figure 4 of the Set Transformer, clusterings by four networks; and those of one run, also after a step of EM.
+
+Beside them stand the true mixture and that of scikit-learn's EM, which the paper does not draw.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
 from experiments.harness import drawing
+from experiments.harness.errors import UserError
 from experiments.harness.results import Result, comparable
 from experiments.set_transformer.clustering.host import fit
 from experiments.set_transformer.clustering.tables import CONFIG, VARYING
@@ -16,52 +20,59 @@ from kvq_jax.models.mixture import Mixture, log_joint, log_likelihood
 
 CONFIGS = (CONFIG, VARYING)
 COLOURS = (drawing.BLUE, drawing.RED, drawing.GREEN, drawing.AMBER, drawing.VIOLET, drawing.INK)
-_SHOWN = 4  # sets
+_SHOWN = 4  # sets; the paper shows ten
 _SEEN = 1e-6  # the least weight of a component that is drawn
-_BEST = ("isab16_pma", "isab32_pma", "isab64_pma", "sab_pma")  # whose clusterings are drawn, if they are there
-_PANELS = {
-    "truth": "oracle",
-    "prediction": "network",
-    "prediction_em": "after one step of EM",
-    "em": "EM, scikit-learn",
-}
+_COMPARED = ("rff_mean", "sab_mean", "rff_pma", "isab16_pma")  # the paper's four
+_ORACLE, _EM = "oracle", "EM, scikit-learn"
+Panels = Mapping[str, tuple[Result, str]]  # title -> a run and the name of a mixture among its examples
 
 
 def figure4(results: Sequence[Result], folder: Path) -> Path:
-    """Sets of four clusters (or of six, without results of four) by the first model of those with ISABs."""
+    """Sets of four clusters (or of six, without results of four) by those of the paper's networks that there are.
+
+    Without any of them, by the first there is. Raises UserError where their test sets differ.
+    """
     own = [result for result in results if result.name == CONFIG and own_op(result)]
     found = drawing.required(
         comparable(own, CONFIG, lambda result: result.axes["model"], variant=variant),
         "Figure 4 needs results of set_transformer/clustering",
     )
-    return _draw(found[next((model for model in _BEST if model in found), next(iter(found)))], folder / "figure4.png")
+    runs = [found[model] for model in _COMPARED if model in found] or [next(iter(found.values()))]
+    first, *others = runs
+    for run in others:
+        sets = first.examples["x"], run.examples["x"]
+        if sets[0].shape != sets[1].shape or not np.allclose(*sets, atol=1e-3):
+            raise UserError(f"Figure 4 has one test set in a line: those of {first.folder} and {run.folder} differ")
+    panels = {_ORACLE: (first, "truth")} | {label(run): (run, "prediction") for run in runs}
+    return _draw(panels, f"Clustering, {drawing.EFFORTS[first.preset]}", folder / "figure4.png")
 
 
 def run_figure(result: Result, folder: Path) -> Path:
     """The clusterings of one run."""
-    return _draw(result, folder / "figure.png")
+    names = {_ORACLE: "truth", "network": "prediction", "after one step of EM": "prediction_em"}
+    heading = f"{label(result)}, {drawing.EFFORTS[result.preset]}"
+    return _draw({title: (result, name) for title, name in names.items()}, heading, folder / "figure.png")
 
 
-def _draw(result: Result, path: Path) -> Path:
-    """A set in each line, a clustering in each column: ellipses at two standard deviations, and the likelihood."""
-    arrays = result.examples
+def _draw(panels: Panels, heading: str, path: Path) -> Path:
+    """A set in each line, a clustering in each column, EM's last: ellipses at two deviations, and the likelihood."""
+    run, _ = panels[_ORACLE]
+    arrays, starts = run.examples, run.config["evaluation"]["em_starts"]
     sets = min(_SHOWN, len(arrays["x"]))
-    figure, axes = drawing.new_figure(sets, len(_PANELS), width=2.1, height=2.1, sharex="row", sharey="row")
+    figure, axes = drawing.new_figure(sets, len(panels) + 1, width=1.9, height=2.0, sharex="row", sharey="row")
     rows = []
     for number, line in enumerate(axes):
         x = arrays["x"][number][arrays["there"][number]]
-        found = {name: mixture_of_example(arrays, name, number) for name in _PANELS if name != "em"}
-        starts = result.config["evaluation"]["em_starts"]
-        em = fit(x, int(np.isfinite(found["truth"].log_weight).sum()), starts)
-        found["em"] = Mixture(np.log(em.weights_), em.means_, np.sqrt(em.covariances_))
-        for axis, (name, title) in zip(line, _PANELS.items()):
-            likelihood = float(log_likelihood(found[name], x))
-            _draw_clustering(axis, x, found[name])
-            axis.set_title(f"{title}, {likelihood:.3f}" if number == 0 else f"{likelihood:.3f}", fontsize=8)
+        found = {title: mixture_of_example(of.examples, name, number) for title, (of, name) in panels.items()}
+        em = fit(x, int(np.isfinite(found[_ORACLE].log_weight).sum()), starts)
+        found[_EM] = Mixture(np.log(em.weights_), em.means_, np.sqrt(em.covariances_))
+        for axis, (title, mixture) in zip(line, found.items()):
+            likelihood = float(log_likelihood(mixture, x))
+            _draw_clustering(axis, x, mixture)
+            axis.set_title(f"{title}\n{likelihood:.3f}" if number == 0 else f"{likelihood:.3f}", fontsize=8)
             rows.append((number, title, likelihood))
-    model, preset = label(result), result.preset
     figure.suptitle(
-        f"{model}, {drawing.EFFORTS[preset]}: log-likelihood of a point\n"
+        f"{heading}: log-likelihood of a point\n"
         "ellipses: two standard deviations of a component, thicker: of more weight",
         fontsize=9,
     )

@@ -87,12 +87,36 @@ def test_tables_and_figures_of_a_tiny_run(result, tmp_path):
     assert TABLES["set_transformer/large"]([result]) is None and TABLES["set_transformer/table3"]([]) is None
     table = run_table(result)
     assert len(table.rows) == 3 and "2 of the sets" in table.caption
-    for path in (figures.run_figure(result, tmp_path), figures.FIGURES["set_transformer/figure4"]([result], tmp_path)):
-        assert path.stat().st_size > 10_000
-        with path.with_suffix(".csv").open() as file:
-            assert len(list(csv.reader(file))) == 1 + 4 * 4
+    path = figures.run_figure(result, tmp_path)
+    assert path.stat().st_size > 10_000 and len(drawn_rows(path)) == 4 * 4
     with pytest.raises(UserError, match="set_transformer/clustering; there are none"):
         figures.FIGURES["set_transformer/figure4"]([], tmp_path)
+
+
+def drawn_rows(path):
+    with path.with_suffix(".csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_figure_4_has_the_networks_of_the_paper_on_the_same_sets(result, tmp_path):
+    """The likelihoods of a network are those of its own prediction: here that of another is the true mixture."""
+    draw = figures.FIGURES["set_transformer/figure4"]
+    as_model = lambda model: result.content | {"axes": result.axes | {"model": model}}  # noqa: E731
+    arrays = result.examples
+    true = arrays | {"trained/prediction": arrays["truth"]}
+    other = Result(tmp_path / "other", as_model("isab16_pma"))
+    other.folder.mkdir()
+    np.savez(other.folder / "examples.npz", **true)
+    rows = drawn_rows(draw([other, Result(result.folder, as_model("deep_sets")), result], tmp_path))
+    names = ["oracle", "rFF + PMA", "ISAB (16) + PMA", "EM, scikit-learn"]
+    assert [row["mixture"] for row in rows] == 4 * names
+    found = {name: [row["log_likelihood"] for row in rows if row["mixture"] == name] for name in names}
+    assert found["oracle"] == found["ISAB (16) + PMA"] != found["rFF + PMA"]
+    np.savez(other.folder / "examples.npz", **true | {"x": arrays["x"] + 1})
+    with pytest.raises(UserError, match="Figure 4 has one test set in a line"):
+        draw([Result(other.folder, other.content), result], tmp_path)
+    rows = drawn_rows(draw([Result(result.folder, as_model("deep_sets"))], tmp_path))
+    assert [row["mixture"] for row in rows[:3]] == ["oracle", "DeepSets", "EM, scikit-learn"]
 
 
 def test_published_runs_are_told_beside_the_paper(result):
