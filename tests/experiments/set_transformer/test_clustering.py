@@ -101,7 +101,7 @@ def drawn_rows(path):
 def test_figure_4_has_the_networks_of_the_paper_on_the_same_sets(result, tmp_path):
     """The likelihoods of a network are those of its own prediction: here that of another is the true mixture."""
     draw = figures.FIGURES["set_transformer/figure4"]
-    as_model = lambda model: result.content | {"axes": result.axes | {"model": model}}  # noqa: E731
+    as_model = lambda model: result.content | {"axes": result.axes | {"model": model}}
     arrays = result.examples
     true = arrays | {"trained/prediction": arrays["truth"]}
     other = Result(tmp_path / "other", as_model("isab16_pma"))
