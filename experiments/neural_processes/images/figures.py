@@ -110,10 +110,15 @@ def half(results: Sequence[Result], folder: Path, data: str) -> Path:
 
 
 def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
-    """Few large pixels made small ones, and all pixels made smaller ones, by the weights trained at one resolution."""
+    """Few large pixels made small ones, and all pixels made smaller ones, by the weights trained at one resolution.
+
+    Samples, of the first, differ in the latent alone; their places are white for runs whose examples have none.
+    """
     name = f"resolution_{data}"
     shown = _drawable(attention_results.of_anp(results, data), "coarse", _needs(name, data))
     white = max(_white(shown, "coarse_std"), _white(shown, "fine_std"))
+    array = f"{_OWN}coarse_samples"
+    most = max((run.examples[array].shape[2] for run in shown.values() if array in run.examples), default=0)
     panels = []
     for part, image in _chosen(shown):
         arrays = next(iter(shown.values())).examples
@@ -122,10 +127,14 @@ def resolution(results: Sequence[Result], folder: Path, data: str) -> Path:
         for label, result in shown.items():
             names = ("coarse_mean", "coarse_std", "fine_mean", "fine_std")
             mean, std, fine, fine_std = (_of(result, of, part, image) for of in names)
-            rows[label] = [coarse, mean, montage.spread(std, white), truth, fine, montage.spread(fine_std, white)]
+            samples = [*result.examples[array][part, image]] if array in result.examples else []
+            samples += [np.full_like(truth, 255)] * (most - len(samples))
+            seen = [coarse, mean, montage.spread(std, white), *samples]
+            rows[label] = [*seen, truth, fine, montage.spread(fine_std, white)]
         sides = [f"{len(image)}x{len(image[0])}" for image in (coarse, mean, truth, fine)]
-        panels.append((rows, [f"seen: {sides[0]}", sides[1], "std", f"seen: {sides[2]}", sides[3], "std"]))
-    figure = montage.panels(panels, _heading("Resolution mapping", shown, white), side=0.9)
+        columns = [f"seen: {sides[0]}", sides[1], "std", *["sample"] * most, f"seen: {sides[2]}", sides[3], "std"]
+        panels.append((rows, columns))
+    figure = montage.panels(panels, _heading("Resolution mapping", shown, white), across=1, side=0.9)
     return drawing.save(figure, folder / f"{name}.png")
 
 

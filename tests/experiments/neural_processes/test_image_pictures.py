@@ -79,7 +79,7 @@ def test_anp_shows_all_of_them():
     variables = jax.eval_shape(made.init, jax.random.key(0))
     arrays = jax.eval_shape(functools.partial(made.examples, key=jax.random.key(0)), variables, made.data["test"])
     assert arrays["prediction_attention"].shape == (1, 2, 8, 8, 8)
-    assert arrays["prediction_half_samples"].shape == (1, 2, 2, 8, 8, 1)
+    assert arrays["prediction_half_samples"].shape == arrays["prediction_coarse_samples"].shape == (1, 2, 2, 8, 8, 1)
     assert arrays["prediction_fine_mean"].shape == (1, 2, 32, 32, 1)
 
 
@@ -109,8 +109,8 @@ def made_up(folder, config, images=True, value=1.0, seed=0) -> Result:
     arrays["pixels"] = np.stack([[truth.permutation(64) for _ in range(2)]])
     images_of = dict(truth=(), mean=(count,), std=(count,), samples=(count, 2))
     if config.name == "neural_processes/attention":
-        images_of |= {f"half_{of}": more for of, more in dict(mean=(), std=(), samples=(2,)).items()}
-        images_of |= {f"coarse_{of}": () for of in ("mean", "std")}
+        demos = dict(mean=(), std=(), samples=(2,)).items()
+        images_of |= {f"{demo}_{of}": more for demo in ("half", "coarse") for of, more in demos}
     for name, more in images_of.items():
         key = name if name == "truth" else f"trained/prediction_{name}"
         arrays[key] = truth.integers(0, 256, (*shape, *more, 8, 8, 1)).astype(np.uint8)
@@ -162,6 +162,31 @@ def test_the_pictures_of_anp(name, of_attention, tmp_path):
     assert path.name == f"{name}_digits.png" and path.read_bytes()[1:4] == b"PNG"
     with pytest.raises(UserError, match=f"anp/{name}_emnist needs results of neural_processes/attention with"):
         catalogue.find("figures", f"anp/{name}_emnist")(of_attention, tmp_path)
+
+
+def test_resolution_shows_the_samples_of_runs_that_have_them(of_attention, tmp_path, monkeypatch):
+    """White where a run has none, and no column where none has."""
+    panels, draw_panels = [], montage.panels
+
+    def kept(given, *rest, **look):
+        panels.append(given)
+        return draw_panels(given, *rest, **look)
+
+    monkeypatch.setattr(montage, "panels", kept)
+    laplace, multihead, *_ = of_attention
+    array, draw = "trained/prediction_coarse_samples", catalogue.find("figures", "anp/resolution_digits")
+    expected = laplace.examples[array][0, 1]
+    del multihead.examples[array]
+    draw(of_attention, tmp_path)
+    rows, columns = panels[-1][1]
+    places = [place for place, column in enumerate(columns) if column == "sample"]
+    assert len(places) == 2 and columns[places[-1] + 1] == "seen: 8x8"
+    assert all(len(row) == len(columns) for row in rows.values())
+    np.testing.assert_array_equal([rows["laplace"][place] for place in places], expected)
+    assert all(rows["multihead"][place].min() == 255 for place in places)
+    del laplace.examples[array]
+    draw(of_attention, tmp_path)
+    assert "sample" not in panels[-1][0][1] and len(panels[-1][0][0]["laplace"]) == 6
 
 
 def test_the_likelihood_by_observed_pixels(tmp_path):
