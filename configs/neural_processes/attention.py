@@ -2,9 +2,12 @@
 
     python -m experiments.run --config configs/neural_processes/attention.py:attention=laplace,data=gp,preset=quick
     python -m scripts.sweep --config configs/neural_processes/attention.py:data=emnist,preset=quick --data_dir DATA
+    python -m scripts.sweep --config configs/neural_processes/attention.py:data=gp,protocol=slides --cells kinds
     python -m scripts.tables --table kvq/images
 
-Everything else is that of gp.py (data=gp) and of images.py. attention= is what ANP reads the context with, at a target:
+Everything else is that of gp.py (data=gp) and of images.py, with their protocols. Of data=gp,protocol=slides the loss
+and the rate, too, are those of the slides' notebook: the ELBO with one latent sample, and 1e-4 to the end. Nearest to
+its ANP is attention=multihead. attention= is what ANP reads the context with, at a target:
 
 uniform             the mean of the values, for every target: the deterministic path of NP
 laplace             softmax of -|x - x'|_1, on the coordinates themselves
@@ -32,7 +35,10 @@ IMAGES = ("digits", "mnist", "emnist", "celeba32")
 
 
 def get_config(arg: str | None = None) -> ConfigDict:
-    """The config of one cell; axes: model, data, attention, op, preset. Raises ValueError where they do not fit."""
+    """The config of one cell; axes: model, data, attention, op, preset, protocol, and for data=gp std.
+
+    Raises ValueError where they do not fit.
+    """
     axes = common.parse_axes(
         arg,
         model=("anp", "cmanp"),
@@ -40,13 +46,21 @@ def get_config(arg: str | None = None) -> ConfigDict:
         attention=KINDS,
         op=("own", *common.operators()),
         preset=common.PRESETS,
+        protocol=gp.PROTOCOLS,
+        std=gp.STDS,
     )
     if axes["model"] != "anp" and axes["attention"] != "own":
         raise ValueError(f"attention={axes['attention']} is for model=anp")
-    own = f"model={axes['model']},preset={axes['preset']}"
-    file, where = (gp, "") if axes["data"] == "gp" else (images, f",data={axes['data']}")
-    config = file.get_config(own + where).to_dict()
-    config |= dict(name="neural_processes/attention", axes=config["axes"] | axes)
+    if axes["data"] == "gp":
+        file, shared = gp, ("model", "preset", "protocol", "std")
+    else:
+        file, shared = images, ("model", "preset", "protocol", "data")
+        for axis, values in dict(protocol=images.PROTOCOLS, std=gp.STDS[:1]).items():
+            if axes[axis] not in values:
+                raise ValueError(f"{axis}={axes[axis]} is for data=gp")
+        del axes["std"]
+    config = file.get_config(",".join(f"{axis}={axes[axis]}" for axis in shared)).to_dict()
+    config |= dict(name="neural_processes/attention", axes=axes)
     swap = {} if axes["op"] == "own" else {common.first(_OPS, axes): common.op(axes["op"])}
     return common.edited(config, AXES, {"": {"model": swap}})
 
@@ -66,11 +80,19 @@ AXES = {
     "attention=dot_product": {"model": dict(num_heads=0, scaling="head", self_attention=False)},
     "attention=multihead": {"model": dict(scaling="head", self_attention=False)},
     "attention=stacked_multihead": {"model": dict(scaling="head", self_attention=2)},
+    "data=gp,protocol=slides": {
+        "model?": dict(objective="elbo", train_samples=1),
+        "optimizer": dict(schedule="constant"),
+    },
 }
 
 
 def sweep() -> list[dict[str, str]]:
     """ANP with each kind of attention, and ANP and CMANP with each operator."""
     ops = [op for op in common.operators() if op != "constrained_intention"]
-    kinds = [{"model": "anp", "attention": kind} for kind in KINDS[1:]]
-    return kinds + [{"model": model, "op": op} for model in ("anp", "cmanp") for op in ops]
+    return kinds() + [{"model": model, "op": op} for model in ("anp", "cmanp") for op in ops]
+
+
+def kinds() -> list[dict[str, str]]:
+    """ANP with each kind of attention."""
+    return [{"model": "anp", "attention": kind} for kind in KINDS[1:]]

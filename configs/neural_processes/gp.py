@@ -11,8 +11,8 @@ protocol=code    l ~ U(0.1, 0.6), as released; the numbers of Table 4 are of thi
 protocol=text    l ~ U(0.6, 1.0), as printed
 protocol=slides  the ANP slides and their notebook: l ~ U(0.1, 0.6), up to 49 context points of 50, rate 1e-4. Targets
                  are 1 or more further points; the notebook's are the context and 0 or more further ones. Models, losses
-                 and the fall of the rate are those of the other protocols: the notebook's ANP has no self-attention,
-                 one latent sample, the ELBO and a constant rate
+                 and the fall of the rate are those of the other protocols: attention.py has the notebook's, an ANP
+                 without self-attention, one latent sample, the ELBO and a constant rate
 std=published    config.model.std_floor of CNP to BANP is 0.1, five times the noise of the data: 0.1 + 0.9 softplus(.);
                  TNP to CMANP have none: exp(.)
 std=same         exp(.) for all: models differ in the model alone. For TNP to CMANP nothing changes

@@ -57,7 +57,8 @@ def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
     """As `functions`, by ANP with each kind of attention of the ANP slides."""
     cells = attention_results.of_anp(results, "gp")
     drawing.required(cells, f"anp/functions_{kernel} needs results of {attention_results.CONFIG} with data=gp")
-    return _functions(cells, str, "ANP with each attention", folder / f"functions_{kernel}.png", kernel)
+    whose = f"ANP with each attention, protocol {next(iter(cells.values())).axes['protocol']}"
+    return _functions(cells, str, whose, folder / f"functions_{kernel}.png", kernel)
 
 
 def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: Path, kernel: str) -> Path:

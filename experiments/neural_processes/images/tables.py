@@ -97,6 +97,7 @@ def operators(results: Sequence[Result]) -> Table | None:
         attention_results.CONFIG,
         lambda result: (result.axes["data"], result.axes["model"], result.axes["op"]),
         data=lambda result: result.axes["data"] == "digits",
+        variant=lambda result: _PROTOCOLS.index(result.axes["protocol"]),
     )
     if not found:
         return None

@@ -110,14 +110,16 @@ def test_likelihoods_with_both_stds_are_drawn(tmp_path):
 
 def test_functions_of_anp_with_each_attention(tmp_path):
     kinds = ("multihead", "laplace")
-    axes = [content("anp")["axes"] | dict(data="gp", attention=kind, op="own") for kind in kinds]
-    found = results(tmp_path, *(content("anp") | dict(name=attention_results.CONFIG, axes=of_kind) for of_kind in axes))
+    cells = [content("anp", protocol=protocol) for protocol in ("code", "slides") for _ in kinds]
+    for cell, kind in zip(cells, kinds * 2):
+        cell |= dict(name=attention_results.CONFIG, axes=cell["axes"] | dict(data="gp", attention=kind, op="own"))
+    found = results(tmp_path, *cells)
     draw = FIGURES["anp/functions_rbf"]
     path = draw(found, tmp_path / "figures")
     assert path.name == "functions_rbf.png" and path.read_bytes()[1:4] == b"PNG"
     with path.with_suffix(".csv").open() as file:
         drawn = [row["model"] for row in csv.DictReader(file)]
-    assert drawn == ["laplace"] * 9 + ["multihead"] * 9, "in the order of the slides"
+    assert drawn == ["laplace"] * 9 + ["multihead"] * 9, "in the order of the slides, and of one protocol"
     assert [cells[-1] for _, cells in tables.run_table(found[0]).rows] == ["-"] * 3, "the paper has another attention"
     with pytest.raises(UserError, match="anp/functions_rbf needs results of neural_processes/attention with data=gp"):
         draw(given(tmp_path / "other"), tmp_path)
