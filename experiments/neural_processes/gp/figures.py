@@ -17,7 +17,6 @@ from experiments.neural_processes import attention_results
 from experiments.neural_processes.gp import tables
 from experiments.neural_processes.gp.tables import KERNELS, PUBLISHED, SAME, title
 from experiments.neural_processes.likelihoods import kind, log_likelihood
-from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
 
 CONFIGS = tables.CONFIGS
@@ -135,9 +134,10 @@ def _draw_likelihood(
     axis: Axes, place: int, kernel: str, model: str, of_std: Mapping[str, Result | None]
 ) -> list[float | None]:
     """A line of the panel; returns mean and standard error for each std, the paper's number and the oracle's."""
-    oracle = log_likelihood(of_std[PUBLISHED] or of_std[SAME], f"{kernel}/oracle_{kind(model)}").mean
+    run = of_std[PUBLISHED] or of_std[SAME]
+    oracle = log_likelihood(run, f"{kernel}/oracle_{kind(model)}").mean
     ours = {std: log_likelihood(result, f"{kernel}/target") for std, result in of_std.items()}
-    number = printed(TABLE4, model, kernel)
+    number = tables.paper(model, PUBLISHED, run.axes["protocol"], kernel)
     paper = None if isinstance(number, str) else number.mean
     if oracle is not None:
         ends = [place - 0.5, place + 0.5]

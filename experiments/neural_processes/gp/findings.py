@@ -28,8 +28,8 @@ def short(results: Sequence[Result]) -> Iterator[Finding]:
             f"{listed([f'{name} {digits(found[name])}' for name in order])}.",
             max(found.values()) < oracle,
         )
-    if max(result.content["steps"] for result in cells.values()) < _PAPER_STEPS:
-        papers = number.known([MODELS[model].label for model in cells], f"{head}, paper")
+    papers = number.known([MODELS[model].label for model in cells], f"{head}, paper")
+    if papers and max(result.content["steps"] for result in cells.values()) < _PAPER_STEPS:
         below = [name for name, mean in papers.items() if number(name, head) < mean]
         yield Finding(
             f"The paper trains for {_PAPER_STEPS} steps: these runs say who learns quickly, not who wins; "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name
-from experiments.harness.tables import MISSING, Table, mark_best
+from experiments.harness.tables import MISSING, Cell, Table, mark_best
 from experiments.neural_processes.likelihoods import LIKELIHOODS, kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
@@ -53,6 +53,11 @@ def has_floor(model: str) -> bool:
     return getattr(MODELS[model].cls, "std_floor", 0.0) > 0
 
 
+def paper(model: str, form: str, protocol: str, kernel: str) -> Cell | str:
+    """The number of Table 4; a dash where there is none, and for another form or protocol than the paper's."""
+    return printed(TABLE4, model, kernel) if (form, protocol) == (PUBLISHED, _PROTOCOLS[0]) else "-"
+
+
 def row_label(model: str, form: str) -> str:
     """'CNP', 'CNP, same std' or 'LBANP, 8 latents': the name of a row of Table 4."""
     return MODELS[model].label + (f", {form}" if form != PUBLISHED else "")
@@ -91,8 +96,9 @@ def run_table(result: Result) -> Table:
     rows = []
     for kernel in kernels:
         ours = [log_likelihood(result, f"{kernel}/{metric}") for metric in metrics]
-        paper = printed(TABLE4, model, kernel) if result.name == CONFIGS[0] else "-"
-        rows.append((KERNELS[kernel], [*ours, paper]))
+        own = result.name == CONFIGS[0]
+        beside = paper(model, form(result), result.axes["protocol"], kernel) if own else "-"
+        rows.append((KERNELS[kernel], [*ours, beside]))
     told = facts([result], f"trained/{kernels[0]}/target")
     caption = (
         f"Log-likelihood per point over {told['n']} functions of each kernel; preset {told['preset']}, {result.steps} "
@@ -114,8 +120,7 @@ def _block(cells: Cells, first: Result, likelihood: str) -> list[tuple[str, list
         ours = mark_best([log_likelihood(result, f"{kernel}/target") for result in found], smaller_is_better=False)
         columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{likelihood}")])
         if _in_paper(kernel):
-            columns.append([printed(TABLE4, model, kernel) if form == PUBLISHED else "-" for model, form in wanted])
-            columns[-1].append("-")
+            columns.append([paper(*which, first.axes["protocol"], kernel) for which in wanted] + ["-"])
         columns.append([log_likelihood(result, f"{kernel}/gap_{likelihood}") for result in found] + [""])
     return list(zip([*labels, f"oracle, {likelihood}"], map(list, zip(*columns))))
 

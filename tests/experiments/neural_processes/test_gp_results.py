@@ -89,6 +89,28 @@ def test_table4_shows_the_paper_the_oracle_and_what_is_missing(tmp_path):
     assert tables.TABLES["cmanp/table4"]([]) is None and table.csv().startswith("model,")
 
 
+def test_a_run_is_beside_the_paper_in_its_protocol_and_form_alone():
+    def beside(overrides=(), **axes):
+        run = content("cnp", **axes) | {"overrides": dict(overrides)}
+        return [cells[-1] for _, cells in tables.run_table(Result(None, run)).rows]
+
+    rbf, matern, periodic = beside()
+    assert [rbf.text(), matern.text(), periodic] == ["0.26 ± 0.02", "0.04 ± 0.02", "-"]
+    others = [dict(protocol="text"), dict(protocol="slides"), dict(std="same"), dict(overrides={"train.seed": 1})]
+    assert [beside(**other) for other in others] == [["-"] * 3] * 4
+
+
+@pytest.mark.parametrize("protocol, there", [("code", True), ("text", False), ("slides", False)])
+def test_the_paper_is_beside_its_own_protocol_alone(protocol, there, tmp_path):
+    found = results(tmp_path, content("cnp", protocol=protocol, rbf=0.1), content("lbanp", protocol=protocol))
+    table = tables.TABLES["cmanp/table4"](found)
+    place = table.columns.index("RBF, paper") - 1
+    assert any(cells[place] != "-" for _, cells in table.rows) == there
+    with FIGURES["cmanp/gp_likelihoods"](found, tmp_path).with_suffix(".csv").open() as file:
+        assert any(row["paper"] for row in csv.DictReader(file)) == there
+    assert any("The paper trains" in said.text for said in FINDINGS["cmanp/table4_quick"](found)) == there
+
+
 def test_figures_draw_what_is_there(tmp_path):
     found = given(tmp_path)
     for name, columns in (("gp_functions_rbf", 6), ("gp_functions_periodic", 6), ("gp_likelihoods", 9)):
