@@ -1,4 +1,4 @@
-"""Marked event sequences: CMANP paper, Section 4.2 "Extending CMAB" and Appendix C.1, Tables 5 and 6.
+"""Marked event sequences: CMANP paper, Section 4.2.1 "Extending CMAB" and Appendix C.1, Tables 5 and 6.
 
     python -m experiments.run --config configs/point_processes/events.py:model=cmhp,data=hawkes,preset=quick
     python -m experiments.run --config configs/point_processes/events.py:data=mooc,preset=quick --data_dir DATA

@@ -1,4 +1,4 @@
-"""Time and memory of an event by the number of events before it: what CMANP's constant memory is for (Section 4.2).
+"""Time and memory of an event by the number of events before it: what CMANP's constant memory is for (Section 4.2.1).
 
     python -m experiments.run --config configs/point_processes/serving.py:preset=quick
 

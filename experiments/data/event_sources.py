@@ -37,6 +37,7 @@ class Source(NamedTuple):
 
 # The counts are those of the published sets. Of files without a stated unit it is what makes their times whole numbers
 # of seconds, or for the book order of milliseconds, and, of those with an end, the published length of observation.
+# Mooc has 97 marks; the 98 categories of the CMANP paper (Appendix C.1.2) are these and that of padding.
 SOURCES = {
     "stackoverflow": Source("StackOverflow", ("stackoverflow.npz",), num_marks=22),
     "mooc": Source("Mooc", ("mooc.csv", "mooc.npz", "mooc_valtest.npz"), num_marks=97, whole=(7047, 411_749)),

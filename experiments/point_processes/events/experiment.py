@@ -1,4 +1,4 @@
-"""When the next event happens, and of what kind it is (CMANP paper, Section 4.2 and Appendix C.1, Tables 5 and 6).
+"""When the next event happens, and of what kind it is (CMANP paper, Section 4.2.1 and Appendix C.1, Tables 5 and 6).
 
 A model is trained on the likelihood of whole sequences, every event given those before it, in one pass. The sequences
 are drawn from a process whose likelihood is known, which is then the best that any model can reach, or they are

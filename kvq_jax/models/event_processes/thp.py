@@ -68,10 +68,12 @@ class THPMixture(EventProcess):
     """Transformer Hawkes Process with a log-normal mixture: 'THP' in the tables of Feng et al. 2023 (CMANP).
 
     The encoder of Zuo et al. 2020 (arXiv 2002.09291) and its released code: embeddings of marks, sinusoids of absolute
-    time added before every layer, layers with post-norm and GELU, sizes as the code's defaults. Time is in units of
-    time_scale. Four things differ. No LSTM follows the layers, which is an option of the code, on by default. An event
-    sees itself and those before it, and nobody an absent one. Projections have biases. A learnt element at time 0,
-    which the code lacks, stands before the first event: the empty history.
+    time added before every layer, layers with post-norm and GELU, sizes as the code's defaults. As there an event sees
+    itself and those before it. Time is in units of time_scale. Five things differ. No LSTM follows the layers, which is
+    an option of the code, on by default. Projections have biases. Embeddings start with variance 1 / features, and
+    feed-forward layers by Glorot's law without biases, where the code has PyTorch's defaults. Dropout is on the
+    residual branches alone, and there inside the feed-forward and on the weights of attention too. A learnt element at
+    time 0, which the code lacks, stands before the first event: the empty history.
 
     `op` is any operator of KVQ space; each query sees keys of its own, so that least squares solves one system for each
     event. A state caches `capacity` events: memory and time of an update grow with it. In a full cache the oldest event
