@@ -3,8 +3,9 @@
     python -m experiments.run --config configs/neural_processes/images.py:model=cmanp,preset=quick     # digits
     python -m scripts.sweep --config configs/neural_processes/images.py:data=emnist,preset=quick --data_dir DATA
 
-`paper` is the published protocol: 200 epochs, all test images, 5 seeds, 128 latents. `quick` has the published widths
-and depths, fewer steps, smaller batches, fewer latents and samples. data=digits, scikit-learn's 8x8 digits, needs no
+`paper` is the published protocol: as many steps as 200 epochs have, all test images, 5 seeds, 128 latents. Images of a
+batch are drawn independently, with replacement, and not in passes over all. `quick` has the published widths and
+depths, fewer steps, smaller batches, fewer latents and samples. data=digits, scikit-learn's 8x8 digits, needs no
 data; the paper has neither digits nor MNIST, and both have the settings of EMNIST. Where the paper's text and its code
 differ, the axis says which:
 
@@ -72,7 +73,7 @@ AXES = {
     },
     "data=mnist": {"data": dict(name="mnist")},
     "protocol=text,data=mnist|emnist": {"data": dict(size=32)},
-    # Epochs of 1827, 3653 and 7306 batches, 200 of each.
+    # Epochs of 1827, 3653 and 7306 batches: the steps of 200 of each.
     "data=celeba32": {"data": dict(name="celeba", size=32), "train": dict(steps=365_400)},
     "data=celeba64": {
         "task": dict(max_points=800),

@@ -3,9 +3,10 @@
     python -m experiments.run --config configs/neural_processes/wheel.py:model=cnp,preset=quick
     python -m scripts.sweep --config configs/neural_processes/wheel.py:preset=quick     # all models
 
-`paper` is the published protocol: 100,000 steps on 512 context points, 128 latents, 2,000 rounds in 50 orders. `quick`
-has the published widths, fewer steps, 128 context points, 8 latents, and 500 rounds in 5 orders: regrets of different
-numbers of rounds do not compare. Where the paper's text and the code of its models differ, the axes say which:
+`paper` is the published protocol: 100,000 steps on 512 context points, 128 latents, 2,000 rounds in 50 orders. It
+trains one seed, where Appendix E.1 has 5 for all experiments: the ± of Table 7 is over the 50 orders. `quick` has the
+published widths, fewer steps, 128 context points, 8 latents, and 500 rounds in 5 orders: regrets of different numbers
+of rounds do not compare. Where the paper's text and the code of its models differ, the axes say which:
 
 protocol=code   as released by TNP and LBANP; the numbers of Table 7 are of this one. One batch of eight wheels in every
                 step, 2,000 fixed rounds for each radius that hold all training locations, rewards of std 0.05 and 0.01
