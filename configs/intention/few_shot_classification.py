@@ -17,7 +17,8 @@ source      mini_imagenet, the default but in `tiny`, reads DATA/mini_imagenet: 
             test.csv. mini_imagenet_80 divides the same classes 80/10/10, as the paper did, into parts that it does not
             name. cifar_fs, omniglot and folders read folders of classes. digits are scikit-learn's, with at least three
             classes in each split, and 3-way episodes
-size        28 is the paper's and the default of `quick`, 84 everybody else's and the default of `paper`
+size        28 is the paper's and the default of `quick`, 84 everybody else's and the default of `paper`, 16 that of
+            `tiny`
 
 `paper` has the widths, SGD with momentum, additive weight decay and decaying rates of Appendix 5, and 5-way 5-shot
 episodes with 15 queries. The paper leaves open, and we chose:
@@ -84,7 +85,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
         latent=LATENTS,
         op=("own", *common.operators()),  # 'own' is softmax
         source=("base", "mini_imagenet", "mini_imagenet_80", "cifar_fs", "omniglot", "folders", "digits"),
-        size=("base", "28", "84"),
+        size=("base", "16", "28", "84"),
         preset=common.PRESETS,
     )
     _check(axes)

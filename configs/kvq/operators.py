@@ -11,7 +11,8 @@ cell is the experiment's own: attention with its five heads, encoders and decode
 with one layer, where no other layer makes up for the operator. Operators with an alpha learn it for each head, from
 0.1; the Informers, defined between 0 and 1, from the 0.5 of their paper. data=real takes MNIST, mini-ImageNet and
 CIFAR-100 from DATA, data=digits scikit-learn's digits for all three; the other experiments draw their own tasks, and
-are data=real whatever was asked. Operators of discriminant analysis, whose values are labels, cannot stand here.
+are data=real whatever was asked. Further axes are those of the experiment's own config, such as encoder=resnet12 of
+few-shot classification. Operators of discriminant analysis, whose values are labels, cannot stand here.
 
 smoothing=least, little, some, much or most gives every operator the scale that its theory asks for, and one of five
 starts, instead of those of the experiment: see `started`. --cells smoothing lists them all; the table has the start of
@@ -22,6 +23,7 @@ constrained_intention, which solves a quadratic program for every column of ever
 that compare all pairs of points or factor their kernel up to twenty-four on pixels.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -31,18 +33,15 @@ from configs.intention import anomaly, few_shot_classification, kabsch, pixels, 
 from kvq_jax.names import unknown
 from kvq_jax.ops import OPERATORS
 
-# Experiment -> its config file, the axes of its attention model, and those of its data, where it has any.
+_ATTENTION = dict(model="attention")
+# Experiment -> its config file, the axes of its attention model, and its source of real images, where it has any.
 _EXPERIMENTS = {
-    "sine": (sine, "model=attention", {}),
-    "pixels": (pixels, "model=attention", dict(digits=",source=digits", real=",source=archive")),
-    "policy_distillation": (policy_distillation, "model=attention", {}),
-    "kabsch": (kabsch, "model=attention", {}),
-    "few_shot_classification": (
-        few_shot_classification,
-        "model=attention",
-        dict(digits=",source=digits", real=",source=mini_imagenet"),
-    ),
-    "anomaly": (anomaly, "model=transformer,layers=1", dict(digits=",source=digits", real=",source=archive")),
+    "sine": (sine, _ATTENTION, None),
+    "pixels": (pixels, _ATTENTION, "archive"),
+    "policy_distillation": (policy_distillation, _ATTENTION, None),
+    "kabsch": (kabsch, _ATTENTION, None),
+    "few_shot_classification": (few_shot_classification, _ATTENTION, "mini_imagenet"),
+    "anomaly": (anomaly, dict(model="transformer", layers="1"), "archive"),
 }
 EXPERIMENTS = tuple(_EXPERIMENTS)
 
@@ -50,21 +49,20 @@ EXPERIMENTS = tuple(_EXPERIMENTS)
 def get_config(arg: str | None = None) -> ConfigDict:
     """The config of one cell; axes: experiment, op, data, preset, smoothing, and those of the experiment's own config.
 
-    Raises ValueError for a start that the operator does not have.
+    Raises ValueError for a start that the operator does not have, and for another model or source than the cell's.
     """
-    axes = common.parse_axes(
-        arg,
+    own = dict(
         experiment=EXPERIMENTS,
         op=common.operators(),
         data=("digits", "real"),
         preset=common.PRESETS,
         smoothing=("own", *SMOOTHING),
     )
+    parts = list(filter(None, (arg or "").split(",")))
+    further = [part for part in parts if part.partition("=")[0] not in own]
+    axes = common.parse_axes(",".join(part for part in parts if part not in further), **own)
     op, start = axes["op"], axes.pop("smoothing")
-    file, own, data = _EXPERIMENTS[axes["experiment"]]
-    if not data:  # nothing stands in for tasks that are drawn
-        axes["data"] = "real"
-    config = file.get_config(f"{own},preset={axes['preset']}{data[axes['data']] if data else ''}").to_dict()
+    config = _of_experiment(axes, further).to_dict()
     swap, seeds = dict(op=common.op(op)), 1
     if start != "own":  # the axis stays only where it changes the cell
         if start not in starts(op):
@@ -75,6 +73,30 @@ def get_config(arg: str | None = None) -> ConfigDict:
     config |= dict(name="kvq/operators", axes=config["axes"] | axes)
     swaps = {"": {"model?": swap}, "experiment=anomaly": {"model": dict(options=swap)}}
     return common.edited(config, swaps, EDITS, {"preset=quick": {"train": dict(seeds=seeds)}})
+
+
+def _of_experiment(axes: dict[str, str], further: Sequence[str]) -> ConfigDict:
+    """The config of the experiment's own file, of its attention model; further: axes of that file, 'encoder=resnet12'.
+
+    Where nothing stands in for tasks that are drawn, axes["data"] becomes 'real'.
+    """
+    file, chosen, real = _EXPERIMENTS[axes["experiment"]]
+    chosen = chosen | {"preset": axes["preset"]}
+    if real is None:
+        axes["data"] = "real"
+    else:
+        chosen["source"] = real if axes["data"] == "real" else "digits"
+    read = lambda given: file.get_config(",".join([*(f"{axis}={value}" for axis, value in chosen.items()), *given]))
+    known, kept = read([]).axes, dict(chosen)
+    for axis in (part.partition("=")[0] for part in further):
+        if axis not in known:
+            raise ValueError(unknown("axis", axis, list(dict.fromkeys([*axes, "smoothing", *known]))))
+        chosen.pop(axis, None)
+    config = read(further)
+    for axis in {"model", "source"} & kept.keys():
+        if config.axes[axis] != kept[axis]:
+            raise ValueError(f"{axis}={config.axes[axis]} is not that of {axes['experiment']} here, {kept[axis]}")
+    return config
 
 
 # Start -> the temperature of attention, and the ridge of least squares.

@@ -17,14 +17,16 @@ all targets. Figures 9 and 10 show both models of study=blocks, CMANP-AND predic
 of the paper gives neither the sizes of Figures 4 and 6 nor the context points of Figures 9 and 10: both are ours.
 """
 
+from collections.abc import Sequence
+
 from ml_collections import ConfigDict
 
 from configs import common
 from configs.neural_processes import gp
 
 MODELS = ("cmanp", "cmanp_and")
-SIZES = ("base", "1", "2", "8", "32")
-WIDTHS = ("base", "16", "32")
+SIZES = ("1", "2", "8", "32")
+WIDTHS = ("16", "32")
 # What 'base' is.
 BASES = {
     "preset=paper": dict(latents="128", block_latents="128", width="64"),
@@ -39,9 +41,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
         arg,
         model=MODELS,
         study=("sizes", "blocks"),
-        latents=SIZES,
-        block_latents=SIZES,
-        width=WIDTHS,
+        latents=_values("latents", SIZES),
+        block_latents=_values("block_latents", SIZES),
+        width=_values("width", WIDTHS),
         preset=common.PRESETS,
     )
     axes = common.resolved(axes, BASES)
@@ -72,6 +74,11 @@ def get_config(arg: str | None = None) -> ConfigDict:
     return common.edited(config, EDITS)
 
 
+def _values(axis: str, others: Sequence[str]) -> tuple[str, ...]:
+    """`base`, what the figures have beside it, and what it is."""
+    return tuple(dict.fromkeys(("base", *others, *(values[axis] for values in BASES.values()))))
+
+
 EDITS = {
     "model=cmanp_and": {"evaluation": dict(block_sizes=(1, 5, 10, 25, 46))},
     "preset=quick": {
@@ -89,12 +96,11 @@ EDITS = {
 
 def sweep() -> list[dict[str, str]]:
     """The cells of all figures; two that come to the same numbers are one run."""
-    sizes, widths = SIZES[1:], WIDTHS[1:]
     return [
         *({"model": model, "study": "blocks"} for model in MODELS),
         {"study": "sizes"},
-        *({"latents": size, "block_latents": size} for size in sizes),
-        *({"block_latents": size} for size in sizes),
-        *({"latents": size} for size in sizes),
-        *({"width": width} for width in widths),
+        *({"latents": size, "block_latents": size} for size in SIZES),
+        *({"block_latents": size} for size in SIZES),
+        *({"latents": size} for size in SIZES),
+        *({"width": width} for width in WIDTHS),
     ]

@@ -19,6 +19,7 @@ import pytest
 from flax import linen as nn
 
 from configs import common
+from configs.kvq import operators
 from experiments.harness.launch import split_evaluation
 from experiments.harness.loop import TrainSettings
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
@@ -93,6 +94,14 @@ def test_every_cell_says_all_that_its_settings_ask_for(module, preset):
             split_evaluation(config.evaluation)
         assert config.name == module.__name__.removeprefix("configs.").replace(".", "/")
         assert axes.items() <= config.axes.to_dict().items()
+
+
+@pytest.mark.parametrize("module, preset", CELLS, ids=lambda x: getattr(x, "__name__", x))
+def test_the_axes_of_a_config_make_it_again(module, preset):
+    """A report tells the command of every cell, which is made of the axes that its config has."""
+    for _, config in cells_of(module, preset):
+        told = ",".join(f"{axis}={value}" for axis, value in config.axes.items())
+        assert module.get_config(told).to_dict() == config.to_dict()
 
 
 def class_of(config) -> type:
@@ -300,3 +309,19 @@ def test_base_is_what_the_first_row_that_holds_says():
         preset="paper", size="84", source="digits"
     )
     assert common.resolved(dict(preset="tiny", size="16", source="base"), table)["size"] == "16"
+
+
+def test_operators_take_further_axes_of_the_experiment():
+    arg = "experiment=few_shot_classification,op=erf,data=real,preset=quick"
+    plain, wider = operators.get_config(arg), operators.get_config(f"{arg},encoder=resnet12")
+    assert (plain.axes.encoder, wider.axes.encoder) == ("conv4", "resnet12") and wider.encoder.name == "resnet12"
+    assert wider.model == plain.model
+    for further, message in {
+        "modl=attention": "unknown axis 'modl': did you mean 'model'",
+        "model=maml": "model=maml is not that of few_shot_classification here, attention",
+        "source=digits": "source=digits is not that of",
+        "size=28,size=28": "axis 'size' is given twice",
+        "encoder=resnet": "unknown encoder 'resnet'",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            operators.get_config(f"{arg},{further}")

@@ -1,7 +1,10 @@
 """The report: sentences that agree with results, and a page that a browser shows."""
 
 import dataclasses
+import functools
 import html.parser
+import importlib
+import operator
 import re
 import shutil
 import statistics
@@ -77,6 +80,15 @@ def test_the_readme_has_the_times_that_were_measured():
     assert [line for line in lines if line not in measured] == []
     for line, peak in zip(lines[1:], (gib, within)):
         assert measured.partition(line)[2].partition("\n")[0].endswith(f"peak of this process {peak} GiB")
+
+
+def test_the_commands_of_stored_results_make_their_cells(results):
+    for result in results:
+        command = re.search(r"--config configs/(\S+)\.py:(\S+)", result.command)
+        config = importlib.import_module(f"configs.{command[1].replace('/', '.')}").get_config(command[2])
+        assert result.axes.items() <= config.axes.to_dict().items(), result.command
+        for key in result.overrides:
+            functools.reduce(operator.getitem, key.split("."), config)
 
 
 def test_stored_tables_are_those_of_the_results(results):
