@@ -76,6 +76,12 @@ def test_the_slides_train_their_anp_by_their_notebook(kind):
     assert other.model.to_dict() == model.to_dict() | changed
 
 
+def test_quick_slides_make_up_for_their_lower_rate():
+    slides, code = (attention.get_config(f"data=gp,protocol={protocol}") for protocol in ("slides", "code"))
+    assert slides.train.steps / code.train.steps == 5
+    assert slides.optimizer.learning_rate * 5 == pytest.approx(code.optimizer.learning_rate)
+
+
 def test_the_slides_loss_is_the_bound_of_the_notebook():
     """-(log p(y | z) - KL) over the number of all points, at one z of the posterior, by hand."""
     config = attention.get_config("data=gp,protocol=slides,attention=dot_product,preset=tiny")
