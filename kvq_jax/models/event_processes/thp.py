@@ -71,7 +71,7 @@ class THPMixture(EventProcess):
     time added before every layer, layers with post-norm and GELU, sizes as the code's defaults. As there an event sees
     itself and those before it. Time is in units of time_scale. Five things differ. No LSTM follows the layers, which is
     an option of the code, on by default. Projections have biases. Embeddings start with variance 1 / features, and
-    feed-forward layers by Glorot's law without biases, where the code has PyTorch's defaults. Dropout is on the
+    feed-forward layers by Glorot's law with biases of zero, where the code has PyTorch's defaults. Dropout is on the
     residual branches alone, and there inside the feed-forward and on the weights of attention too. A learnt element at
     time 0, which the code lacks, stands before the first event: the empty history.
 
