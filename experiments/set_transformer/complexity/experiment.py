@@ -1,10 +1,10 @@
 """Measures blocks of the Set Transformer by the number of elements (Lee et al. 2019, Sections 3.1 and 3.2).
 
 The paper says that SAB takes O(n^2) and ISAB O(n m), with m inducing points, and draws the time of either in Figure 1
-of its supplement. Here one set of n elements passes through a block, or through it and back for the gradient of the mean
-square of its output. A result has a metric '<quantity>/<phase>/<block>@<n>' for each: operations as the compiler counts
-them, the bytes that the compiled program needs beside its arguments and its result, and seconds. The fact `too_large`
-lists the '<phase>/<block>@<n>' that do not fit in memory and were not run.
+of its supplement. Here one set of n elements passes through a block, or through it and back for the gradient of the
+mean square of its output. A result has a metric '<quantity>/<phase>/<block>@<n>' for each: operations as the compiler
+counts them, the bytes that the compiled program needs beside its arguments and its result, and seconds. The fact
+`too_large` lists the '<phase>/<block>@<n>' that do not fit in memory and were not run.
 """
 
 import dataclasses
