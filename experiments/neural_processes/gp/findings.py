@@ -1,10 +1,20 @@
-"""What the results of one-dimensional meta-regression say (CMANP paper, Table 4)."""
+"""What the results of one-dimensional meta-regression say (CMANP paper, Table 4; ANP slides)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from experiments.harness.findings import Finding, Numbers, digits, listed
-from experiments.harness.results import Result, facts, seeds_by_name, seeds_in, several
-from experiments.neural_processes.gp.tables import HEADLINE, KERNELS, PUBLISHED, SAME, chosen_results, row_label, table4
+from experiments.harness.results import Result, facts, seeds_by_name, seeds_in, several, steps_by_name
+from experiments.neural_processes import attention_results
+from experiments.neural_processes.gp.tables import (
+    HEADLINE,
+    KERNELS,
+    PUBLISHED,
+    SAME,
+    attention,
+    chosen_results,
+    row_label,
+    table4,
+)
 from experiments.neural_processes.likelihoods import LIKELIHOODS, kind
 from kvq_jax.models import MODELS, family
 
@@ -150,4 +160,25 @@ def _changed(number: Numbers, cells: Mapping[tuple[str, str], Result]) -> Iterat
         yield Finding(f"With one thing changed from the published training, {head}: {'; '.join(told)}.")
 
 
-FINDINGS = {"cmanp/table4": published, "cmanp/table4_quick": short}
+def kinds(results: Sequence[Result]) -> Iterator[Finding]:
+    """Which attention serves ANP on the functions that the slides draw, and on those of another kernel."""
+    number, cells = Numbers(attention, results), attention_results.of_anp(results, "gp")
+    heads, told = list(KERNELS.values()), []
+    for head in (heads[0], heads[-1]):
+        found = number.known(cells, head)
+        order = sorted(found, key=found.get, reverse=True)
+        told.append(f"{head}: {listed([f'{name} {number.cell(name, head).text()}' for name in order])}")
+    first = next(iter(cells.values()))
+    yield Finding(
+        f"ANP by what it reads the context with, protocol {first.axes['protocol']}, {steps_by_name(cells)}, "
+        f"{seeds_by_name(cells)}, log-likelihood of each target alone, {'; '.join(told)}. It was trained on {heads[0]}."
+    )
+    trained = number.known(cells, heads[0])
+    yield Finding(
+        f"On the kernel of the training, {heads[0]}, multi-head attention is the best of them alone, and the mean of "
+        "NP (uniform) the worst.",
+        number.best("multihead", heads[0], cells) and min(trained, key=trained.get) == "uniform",
+    )
+
+
+FINDINGS = {"cmanp/table4": published, "cmanp/table4_quick": short, "anp/functions": kinds}

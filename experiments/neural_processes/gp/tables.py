@@ -1,9 +1,10 @@
-"""Table 4 of the CMANP paper, one-dimensional meta-regression, from results; and the table of one run."""
+"""Table 4 of the CMANP paper, one-dimensional meta-regression; ANP by its attention; and the table of one run."""
 
 from collections.abc import Sequence
 
-from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name
-from experiments.harness.tables import MISSING, Cell, Table, mark_best
+from experiments.harness.results import Result, comparable, drawn, facts, seeds_by_name, steps_by_name
+from experiments.harness.tables import BEST, MISSING, Cell, Table, mark_best
+from experiments.neural_processes import attention_results
 from experiments.neural_processes.likelihoods import LIKELIHOODS, kind, log_likelihood
 from experiments.neural_processes.paper_numbers import TABLE4, printed
 from kvq_jax.models import MODELS, family
@@ -88,6 +89,26 @@ def table4(results: Sequence[Result]) -> Table | None:
     return Table("1-D meta-regression (CMANP paper, Table 4)", columns, rows, caption, error="±", facts=told)
 
 
+def attention(results: Sequence[Result]) -> Table | None:
+    """ANP with each attention of the ANP slides, beside the true kernel's posterior; None without results."""
+    cells = attention_results.of_anp(results, "gp")
+    if not cells:
+        return None
+    first, told = next(iter(cells.values())), facts(cells.values(), HEADLINE)
+    columns = []
+    for kernel in KERNELS:
+        ours = mark_best([log_likelihood(run, f"{kernel}/target") for run in cells.values()], smaller_is_better=False)
+        columns.append([*ours, log_likelihood(first, f"{kernel}/oracle_{kind('anp')}")])
+    rows = list(zip([*cells, "oracle"], map(list, zip(*columns))))
+    caption = (
+        f"Log-likelihood of each target alone, higher is better; trained on RBF. Preset {told['preset']}, protocol "
+        f"{first.axes['protocol']}, {steps_by_name(cells)}, {seeds_by_name(cells)}: mean ± standard error over "
+        f"{drawn(told)} functions of each kernel, {BEST}. Oracle: the posterior of the true kernel. The slides print "
+        "no numbers."
+    )
+    return Table("ANP by what it reads the context with", ["attention", *KERNELS.values()], rows, caption, facts=told)
+
+
 def run_table(result: Result) -> Table:
     """One run: its likelihoods on each kernel beside the oracle's and the paper's."""
     model = result.axes["model"]
@@ -129,4 +150,4 @@ def _in_paper(kernel: str) -> bool:
     return any(kernel in of_model for of_model in TABLE4.values())
 
 
-TABLES = {"cmanp/table4": table4}
+TABLES = {"cmanp/table4": table4, "anp/functions": attention}

@@ -132,10 +132,17 @@ def test_likelihoods_with_both_stds_are_drawn(tmp_path):
 
 def test_functions_of_anp_with_each_attention(tmp_path):
     kinds = ("multihead", "laplace")
-    cells = [content("anp", protocol=protocol) for protocol in ("code", "slides") for _ in kinds]
+    cells = [content("anp", protocol=protocol, rbf=rbf) for protocol in ("code", "slides") for rbf in (0.5, -0.25)]
     for cell, kind in zip(cells, kinds * 2):
         cell |= dict(name=attention_results.CONFIG, axes=cell["axes"] | dict(data="gp", attention=kind, op="own"))
     found = results(tmp_path, *cells)
+    table = tables.TABLES["anp/functions"](found)
+    assert [name for name, _ in table.rows] == ["laplace", "multihead", "oracle"] and "protocol slides" in table.caption
+    assert [cells[0].mean for _, cells in table.rows] == [-0.25, 0.5, 1.5]
+    numbers, words = FINDINGS["anp/functions"](found)
+    assert "RBF: multihead 0.500 ± 0.010 and laplace -0.250 ± 0.010; periodic" in numbers.text
+    assert not words.holds, "no uniform attention is there to be the worst"
+    assert tables.TABLES["anp/functions"](given(tmp_path / "none")) is None
     draw = FIGURES["anp/functions_rbf"]
     path = draw(found, tmp_path / "figures")
     assert path.name == "functions_rbf.png" and path.read_bytes()[1:4] == b"PNG"
