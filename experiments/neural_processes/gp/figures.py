@@ -61,10 +61,10 @@ def attention(results: Sequence[Result], folder: Path, kernel: str) -> Path:
 
 
 def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: Path, kernel: str) -> Path:
-    """A panel for each result, under the label of its name."""
+    """A panel for each result, under the label of its name; all of one function, unless their evaluations differ."""
     lines = -(-len(cells) // _ACROSS)
     figure, axes = drawing.new_figure(lines, min(_ACROSS, len(cells)), width=3.0, height=2.1, sharex=True, sharey=True)
-    rows = []
+    rows, truths = [], []
     for axis, (cell, result) in zip(itertools.chain(*axes), cells.items()):
         arrays = result.examples
         row, column = result.config["evaluation"]["kernels"].index(kernel), len(arrays["counts"]) // 2
@@ -72,11 +72,14 @@ def _functions(cells: Mapping[str, Result], label: Callable, whose: str, path: P
         axis.set_title(f"{label(cell)}, {result.content['steps']} steps", fontsize=9)
         drawn = arrays["x"], *arrays[_PREDICTION][row, column], *arrays["oracle"][row, column]
         rows += [(cell, *map(float, numbers)) for numbers in zip(*drawn)]
+        truths.append(arrays["oracle"][row, column])
     for line in axes:
         line[0].set_ylabel("y")
     drawing.hide_after(len(cells), axes)
     effort = drawing.EFFORTS[next(iter(cells.values())).preset]
-    figure.suptitle(f"One function of the {KERNELS[kernel]} kernel, {whose} ({effort})")
+    same = all(truth.shape == truths[0].shape and np.allclose(truth, truths[0], atol=1e-2) for truth in truths)
+    which = "One function" if same else "Functions, not the same in all panels,"
+    figure.suptitle(f"{which} of the {KERNELS[kernel]} kernel, {whose} ({effort})")
     _explain(figure, axes)
     columns = ["model", "x", "mean", "std", "oracle_mean", "oracle_std"]
     return drawing.save(figure, path, columns, rows)

@@ -8,6 +8,7 @@ import pytest
 
 from configs.neural_processes import gp as config_file
 from experiments import catalogue
+from experiments.harness import drawing
 from experiments.harness.errors import UserError
 from experiments.harness.results import Result
 from experiments.neural_processes import attention_results, likelihoods
@@ -121,6 +122,20 @@ def test_figures_draw_what_is_there(tmp_path):
         assert len(rows[0]) == columns and {"cnp", "tnp_d", "tnp_nd"} <= {cell for row in rows for cell in row}
         with pytest.raises(UserError, match="there are none"):
             draw([], tmp_path)
+
+
+def test_panels_of_other_functions_are_told(tmp_path, monkeypatch):
+    """Runs of other code may have drawn their examples otherwise."""
+    heads, save = [], drawing.save
+    monkeypatch.setattr(
+        drawing, "save", lambda figure, *rest: heads.append(figure.get_suptitle()) or save(figure, *rest)
+    )
+    found = given(tmp_path)
+    FIGURES["cmanp/gp_functions_rbf"](found, tmp_path)
+    found[1].examples["oracle"] = found[1].examples["oracle"] + 1
+    FIGURES["cmanp/gp_functions_rbf"](found, tmp_path)
+    assert heads[0].startswith("One function of the RBF kernel")
+    assert heads[1].startswith("Functions, not the same in all panels, of the RBF kernel")
 
 
 def test_likelihoods_with_both_stds_are_drawn(tmp_path):
