@@ -36,7 +36,7 @@ def find(kind: str, name: str) -> Callable:
 def show(result: Result, folder: Path, console: Console) -> None:
     """Prints the table of one run and draws its figure into `folder`."""
     console.print(_of_run("tables", result).run_table(result).terminal())
-    console.print(f"figure {_of_run('figures', result).run_figure(result, folder)}", soft_wrap=True)
+    console.print(f"figure {_of_run('figures', result).run_figure(result, folder)}", soft_wrap=True, markup=False)
 
 
 def _of_run(kind: str, result: Result) -> ModuleType:

@@ -21,7 +21,7 @@ from absl import flags
 from experiments.harness import command_line
 from experiments.harness.errors import UserError
 from experiments.harness.experiment import DATA
-from experiments.harness.results import Result, load_results, read_examples
+from experiments.harness.results import Result, load_results, read, read_examples
 from experiments.harness.run_directory import EVALUATION, is_put_aside, locked, write_bytes
 from scripts.reports import card
 
@@ -43,6 +43,7 @@ def _collect(argv: list[str]) -> None:
     copies = [_copies(result) for result in chosen]  # all are read before the first is written
     kept, released = Path(_RESULTS.value), Path(_RESULTS.value) / "weights"
     places = _different({result.folder: kept / result.name / result.folder.name for result in chosen})
+    _check_kept(chosen, places)
     if _WEIGHTS.value:
         _different({result.folder: card.place_of(result, released) for result in chosen})
     for result, files in zip(chosen, copies):
@@ -62,6 +63,14 @@ def _different(places: dict[Path, Path]) -> dict[Path, Path]:
         if taken.setdefault(place, run) != run:
             raise UserError(f"{taken[place]} and {run} would both be written to {place}")
     return places
+
+
+def _check_kept(chosen: list[Result], places: dict[Path, Path]) -> None:
+    """Raises UserError where a result of another config would be lost."""
+    for result in chosen:
+        there = places[result.folder] / "result.json"
+        if there.exists() and read(there)["config_hash"] != result.content["config_hash"]:
+            raise UserError(f"{there} is of another config than {result.folder}: rename the run folder, or remove it")
 
 
 def _copies(result: Result) -> dict[str, bytes]:

@@ -64,6 +64,7 @@ def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool =
                 return 0
             if cache:
                 enable_compilation_cache()
+                _fix_numbers()
             command(argv)
             sys.stdout.flush()
     except BrokenPipeError:  # the reader has left: nobody is there to be told
@@ -97,11 +98,14 @@ def ending_of(error: BaseException, argv: list[str]) -> tuple[str, int]:
 
 
 def _open_streams() -> None:
-    """Standard streams that were closed take what is printed and lose it; lines appear as they are printed."""
+    """Standard streams that were closed take what is printed and lose it; lines appear as they are printed.
+
+    What an encoding lacks, as ASCII the sign of plus or minus, is a question mark.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    sys.stdout.reconfigure(line_buffering=True)  # for whoever follows a log file
+    sys.stdout.reconfigure(line_buffering=True, errors="replace")  # lines for whoever follows a log file
 
 
 def parse_flags(argv: list[str]) -> None:
@@ -145,6 +149,13 @@ def enable_compilation_cache() -> None:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(caches / "kvq_jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def _fix_numbers() -> None:
+    """One config gives one set of numbers, whatever JAX's own environment variables ask for."""
+    jax.config.update("jax_default_prng_impl", "threefry2x32")
+    jax.config.update("jax_threefry_partitionable", True)
+    jax.config.update("jax_enable_x64", False)
 
 
 def _config_argument(argv: list[str]) -> str | None:

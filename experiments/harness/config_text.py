@@ -38,7 +38,7 @@ def value_of(section: Mapping[str, Any], key: str, default: Any = None) -> Any:
 
 def docstring(file: Path) -> str:
     """The docstring of a config file, '' where it has none."""
-    return ast.get_docstring(ast.parse(file.read_text())) or ""
+    return ast.get_docstring(ast.parse(file.read_bytes())) or ""
 
 
 def _text(value: Any) -> str:

@@ -101,16 +101,18 @@ def launch(
     if options.tensorboard and (given or not training):
         raise UserError("--tensorboard: nothing is trained here")
     path = path or default_path(Path("runs"), config, options.overrides)
+    path = path if path.name else path.absolute()  # '.' would go along where --restart puts it aside
     if not options.restart:
         check_ownership(path, config)
     if (path / "result.json").exists() and not options.restart:
-        console.print(f"already finished: {path} (--restart runs it afresh and keeps the old folder)", soft_wrap=True)
+        told = f"already finished: {path} (--restart runs it afresh and keeps the old folder)"
+        console.print(told, soft_wrap=True, markup=False)
         return _finished(path, console, show)
     work, facts = _training(module, config, options, given) if training else (_measurement(module, config), {})
     wait_for_all("checked")
     directory = RunDirectory(path, config, options.restart) if is_writer() else None
     wait_for_all("opened")
-    console.print(f"run folder {path}", soft_wrap=True)
+    console.print(f"run folder {path}", soft_wrap=True, markup=False)
     with directory.errors_kept() if directory else contextlib.nullcontext():
         started = time.monotonic()
         origin = _origin(directory, config, facts, console)  # before the work: files may change while it goes on

@@ -40,7 +40,7 @@ def _module(root: Path, name: str) -> tuple[str, list[str]]:
     """The digest of a module and what it imports of the project. A name that is no module counts as an empty one."""
     path = root / name.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    tree = ast.parse(path.read_text() if path.exists() else "")
+    tree = ast.parse(path.read_bytes() if path.exists() else b"")
     names = {name.rpartition(".")[0]}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

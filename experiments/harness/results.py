@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 import re
 import shlex
 import statistics
@@ -149,11 +150,20 @@ def load_results(folders: Iterable[Path], preset: str | None = None) -> list[Res
     """
     found: dict[str, Result] = {}
     for source, folder in enumerate(folders):
-        for path in sorted(folder.rglob("result.json")):
+        for path in _result_files(folder):
             if not is_put_aside(path.relative_to(folder)):
                 result = Result(path.parent, read(path), source)
                 found.setdefault(result.content["config_hash"], result)
     return [result for result in found.values() if preset in (None, result.preset)]
+
+
+def _result_files(folder: Path) -> list[Path]:
+    """Every result.json below a folder, without a look at checkpoints, which may be moved meanwhile."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "checkpoints"]
+        found += [Path(place) / name for name in files if name == "result.json"]
+    return sorted(found)
 
 
 def comparable(

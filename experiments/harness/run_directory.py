@@ -71,11 +71,12 @@ class RunDirectory:
     def __init__(self, path: Path, config: ConfigDict, restart: bool = False):
         self.path = path
         self._begun = False  # whether there was a run before this process
+        self._aside = None  # where --restart put it
         try:
             if restart and path.exists():
                 check_ownership(path, None)
                 with locked(path):  # a run that goes on keeps its folder
-                    path.rename(_unused(path))
+                    self._aside = path.rename(_unused(path))
             check_ownership(path, config)
             self._begun = (path / "config.json").exists()
             path.mkdir(parents=True, exist_ok=True)
@@ -90,14 +91,17 @@ class RunDirectory:
         """Within it, an error that nobody foresaw leaves its traceback in error.txt, and says so in its notes.
 
         Bad input that shows only here, as in a measurement, removes the folder that this process made, if no work is
-        in it yet.
+        in it yet, and a run that --restart put aside comes back.
         """
         try:
             yield
         except UserError:
             if not self._begun and not any((self.path / name).exists() for name in (_METRICS, "result.json")):
                 self._lock.close()
-                shutil.rmtree(self.path)
+                with contextlib.suppress(OSError):  # a link to a folder, or one that others use: what was said counts
+                    shutil.rmtree(self.path)
+                    if self._aside:
+                        self._aside.rename(self.path)
             raise
         except Diverged:
             raise
@@ -187,13 +191,20 @@ def _tidy(path: Path) -> None:
 
 
 def locked(path: Path) -> IO[str]:
-    """The lock of a run folder, held until it is closed. Raises UserError where another process holds it."""
+    """The lock of a run folder, held until it is closed.
+
+    Raises UserError where another process holds it, and where the file system has no locks.
+    """
     lock = (path / "lock").open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         ours = os.path.samestat(os.fstat(lock.fileno()), (path / "lock").stat())  # the folder was not moved meanwhile
-    except OSError:
+    except (BlockingIOError, FileNotFoundError):
         ours = False
+    except OSError as error:
+        lock.close()
+        told = f"{path} cannot be locked ({error.strerror}): take a folder of a file system that has locks"
+        raise UserError(told) from error
     if not ours:
         lock.close()
         raise UserError(f"another process is running in {path}")

@@ -76,7 +76,7 @@ def programs(counts: Sequence[int]) -> list[list[int]]:
     """The increasing counts in groups of which the last is less than four times the first."""
     groups, left = [], list(counts)
     while left:
-        groups.append([count for count in left if 4 * count > left[-1]])
+        groups.append([count for count in left if 4 * count > left[-1] or count == left[-1]])
         left = left[: -len(groups[-1])]
     return groups[::-1]
 

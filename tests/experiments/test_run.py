@@ -53,6 +53,18 @@ def finished(tmp_path_factory) -> Path:
     return folder
 
 
+def test_numbers_do_not_depend_on_the_environment(finished, tmp_path):
+    """Nor does an encoding without a sign of plus or minus, or a folder that looks like markup, end a run."""
+    folder = tmp_path / "a[/b]" / "run"
+    other = dict(JAX_DEFAULT_PRNG_IMPL="rbg", JAX_THREEFRY_PARTITIONABLE="0", JAX_ENABLE_X64="1")
+    line = command(TINY, *FAST, "--workdir", str(folder))
+    env = os.environ | other | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, env=env, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"run folder {folder}" in done.stdout and "? " in done.stdout and (folder / "figure.png").exists()
+    assert outcome(folder) == outcome(finished)
+
+
 def test_a_run_leaves_what_it_promises(finished):
     result = json.loads((finished / "result.json").read_text())
     assert set(result["metrics"]) == {f"{phase}/mse@{n}" for phase in ("trained", "untrained") for n in (1, 5)}

@@ -271,6 +271,22 @@ def test_collect_leaves_images_of_data_sets_out(tmp_path):
         assert list(kept) == ["prediction"]
 
 
+def test_collect_keeps_the_result_of_another_config(tmp_path):
+    """Two --workdir of one name; the same config may come again."""
+    for which in ("one", "two"):
+        folder = tmp_path / which / "cell"
+        folder.mkdir(parents=True)
+        content = {"name": "paper/task", "axes": {"preset": "tiny"}, "config": {}, "config_hash": which, "metrics": {}}
+        (folder / "result.json").write_text(json.dumps(content))
+        np.savez_compressed(folder / "examples.npz", prediction=np.ones(2, np.float32))
+    kept = "--results", tmp_path / "kept", "--preset", "tiny"
+    for _ in range(2):
+        run("collect", "--runs", tmp_path / "one", *kept)
+    assert "is of another config than" in run("collect", "--runs", tmp_path / "two", *kept, code=2)
+    place = tmp_path / "kept" / "paper" / "task" / "cell" / "result.json"
+    assert json.loads(place.read_text())["config_hash"] == "one"
+
+
 def test_released_weights_load_and_evaluate_to_the_numbers_of_their_card(runs, tmp_path):
     told = run("collect", "--runs", runs / "intention" / "sine", "--results", tmp_path, "--preset", "tiny", "--weights")
     (maml,) = (Path(line) for line in told.splitlines() if "/weights/intention/sine/maml-tiny" in line)

@@ -1,9 +1,12 @@
 """Runs that measure: a result like any other, of an experiment made here."""
 
+import errno
+import fcntl
 import io
 import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +80,32 @@ def test_what_cannot_be_measured_leaves_nothing(config, tmp_path):
     with pytest.raises(ConfigError, match="unknown section of the config 'train'"):
         run(config, tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_restart_put_aside_comes_back_where_the_new_one_is_refused(config, tmp_path, monkeypatch):
+    """Also from the folder itself, whose name is then '.'."""
+    made, _ = run(config, tmp_path / "run")
+
+    def refuse(*_):
+        assert (tmp_path / "run.old-1" / "result.json").exists()
+        raise UserError("too much")
+
+    monkeypatch.setattr(RunDirectory, "origin", refuse)
+    monkeypatch.chdir(tmp_path / "run")
+    for path in (tmp_path / "run", Path(".")):
+        with pytest.raises(UserError, match="too much"):
+            run(config, path, restart=True)
+        assert [each.name for each in tmp_path.iterdir()] == ["run"]
+        assert json.loads((tmp_path / "run" / "result.json").read_text()) == made.content
+
+
+def test_a_file_system_without_locks_is_told(config, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match="run cannot be locked .No locks available."):
+        RunDirectory(tmp_path / "run", config)
 
 
 def test_a_folder_in_use_is_refused(config, tmp_path):

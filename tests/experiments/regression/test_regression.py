@@ -14,7 +14,7 @@ from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.settings import build_named
 from experiments.harness.step import make_init, make_step
 from experiments.regression import experiment as regression
-from experiments.regression.measures import predictor
+from experiments.regression.measures import predictor, programs
 from experiments.tasks import oracle_log_likelihood
 from experiments.tasks.sine import Sine
 from kvq_jax.models import MODELS, Points
@@ -196,3 +196,9 @@ def test_pixels_need_images_and_no_other_task_takes_them():
         config.data = data
         with pytest.raises(ConfigError, match="config.data: a section for the task pixels"):
             experiment(config)
+
+
+def test_counts_of_one_program_are_within_a_factor_of_four():
+    """A curve may be of no observations alone, or begin there."""
+    found = {counts: programs(counts) for counts in ((0,), (0, 1), (1, 2, 4, 5, 20))}
+    assert found == {(0,): [[0]], (0, 1): [[0], [1]], (1, 2, 4, 5, 20): [[1], [2, 4, 5], [20]]}
