@@ -30,7 +30,7 @@ _EXPECTED = {
     float: ("a number", float),
     ConfigDict: ("a section, such as \"{'name': 'softmax'}\"", lambda text: dict(ast.literal_eval(text))),
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_DEVICE = "Unable to initialize backend"  # begins what JAX says of a platform that is unknown or not there
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
@@ -88,7 +88,7 @@ def ending_of(error: BaseException, argv: list[str]) -> tuple[str, int]:
         return f"stopped by {error}; this goes on: {ending.same_command(argv)}", error.exit_code
     if isinstance(error, (UserError, Diverged)):
         return f"{error}{notes}", error.exit_code
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in FULL:
         return f"{error.strerror}: make room, then {ending.same_command(argv)}{notes}", 1
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)[:_LONGEST_NAME]}: {error.strerror}{notes}", UserError.exit_code

@@ -12,7 +12,10 @@ from ml_collections import ConfigDict
 
 from experiments.harness import config_files
 from experiments.harness.errors import ConfigError
+from experiments.harness.loop import TrainSettings
+from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.run_directory import default_path
+from experiments.harness.settings import build
 
 # One choice of a grid or a search: axis -> value, and config key -> value; config keys have a dot, axes have none.
 Point = Mapping[str, Any]
@@ -119,5 +122,16 @@ def _cell(module: ModuleType, text: str, overrides: dict[str, Any]) -> Cell:
             raise ConfigError(f"{where}: {error}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{where}: {key}={value}: {error}") from error
+    try:
+        _check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     taken = {key: functools.reduce(getattr, key.split("."), config) for key in overrides}  # 1 as 1.0, say
     return Cell(text, {key: config_files.plain(value) for key, value in taken.items()}, config)
+
+
+def _check(config: ConfigDict) -> None:
+    """Raises ConfigError for what a training refuses before it reads data."""
+    if "train" in config:
+        settings = build(TrainSettings, config.train, "config.train")
+        build_optimizer(build(OptimizerSettings, config.optimizer, "config.optimizer"), settings.steps)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from experiments.harness.command_line import FULL
 from experiments.harness.errors import UserError
 from experiments.harness.run_directory import write_text
 from scripts.sweeps.processes import Broken
@@ -23,9 +24,12 @@ class Failure:
 def remember(root: Path, run: Path, error: Exception, said: str, code: int) -> None:
     """Keeps how the run in the folder `run` below `root` ended, if it failed.
 
-    One that was refused has not begun, one that was stopped goes on. Where nothing can be written, nothing is kept.
+    One that was refused has not begun, one that was stopped goes on, and so does one whose disk was full. Where nothing
+    can be written, nothing is kept.
     """
     if isinstance(error, UserError) and not isinstance(error, Broken):
+        return
+    if isinstance(error, OSError) and error.errno in FULL:
         return
     file = _file(root, run)
     with contextlib.suppress(OSError):  # a full disk: the failure, too

@@ -219,3 +219,10 @@ def test_values_of_the_config_are_checked_for_every_cell_first():
     with pytest.raises(ConfigError, match="train.seed=first"):
         list(cells(sine, "preset=tiny,model=maml", {}, points=points))
     assert isinstance(next(cells(sine, "preset=tiny,model=maml", {}, points=points[:1])).config, ConfigDict)
+
+
+@pytest.mark.parametrize("key, value", [("train.steps", 45), ("train.steps", 0), ("optimizer.warmup_steps", 50)])
+def test_what_a_training_refuses_is_refused_before_any(key, value):
+    points = [{SEED: 0}, {key: value}]
+    with pytest.raises(ConfigError, match=f"{key.split('.')[1]}.*{value}"):
+        list(cells(sine, "preset=tiny,model=maml", {}, points=points))
