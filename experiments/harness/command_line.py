@@ -75,7 +75,7 @@ def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool =
             traceback.print_exception(error)
         told, code = ending_of(error, argv)
         print(f"error: {' '.join(told.split())[:_LONGEST]}", file=sys.stderr)
-        if isinstance(error, Stopped):
+        if isinstance(error, Stopped) or jax.distributed.is_initialized():  # the others may wait for this process
             ending.leave_at_exit(code)
         return code
     return 0

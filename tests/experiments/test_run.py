@@ -1,8 +1,10 @@
 """The command line as a user meets it: finished, resumed, restarted and refused runs, each in a process of its own."""
 
+import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -278,14 +280,14 @@ def test_folders_that_cannot_be_used(finished, tmp_path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
-def test_two_processes_are_one(tmp_path):
-    """The same run spread over two processes of four devices each, and alone: the same losses."""
-    import socket
+SPREAD = (TINY, *FAST, "--config.train.placement=data", "--config.train.steps=20")
 
+
+def pair_of(*arguments: str) -> list[subprocess.Popen]:
+    """The two processes of one run, of four devices each."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    arguments = (TINY, *FAST, "--config.train.placement=data", "--config.train.steps=20")
     environments = [
         os.environ
         | {
@@ -296,16 +298,28 @@ def test_two_processes_are_one(tmp_path):
         }
         for index in range(2)
     ]
-    pair = [
-        subprocess.Popen(
-            command(*arguments, "--workdir", str(tmp_path / "pair")), cwd=ROOT, env=environment, stderr=subprocess.PIPE
-        )
-        for environment in environments
-    ]
-    for process in pair:
+    line = command(*arguments)
+    return [subprocess.Popen(line, cwd=ROOT, env=each, stderr=subprocess.PIPE) for each in environments]
+
+
+def test_two_processes_end_together_where_one_is_refused(tmp_path):
+    """The one that writes finds the folder in use, the other waits for it."""
+    (tmp_path / "pair").mkdir()
+    with (tmp_path / "pair" / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        first, second = pair_of(*SPREAD, "--workdir", str(tmp_path / "pair"))
+        _, told = first.communicate(timeout=120)
+        assert first.returncode == 2 and told.decode().startswith("error: another process is running in")
+        second.communicate(timeout=60)
+        assert second.returncode != 0
+
+
+def test_two_processes_are_one(tmp_path):
+    """The same run spread over two processes of four devices each, and alone: the same losses."""
+    for process in pair_of(*SPREAD, "--workdir", str(tmp_path / "pair")):
         _, told = process.communicate(timeout=300)
         assert process.returncode == 0, told.decode()[-2000:]
-    assert run(*arguments, "--workdir", str(tmp_path / "alone")).returncode == 0
+    assert run(*SPREAD, "--workdir", str(tmp_path / "alone")).returncode == 0
     curves = [
         [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         for name in ("pair", "alone")
