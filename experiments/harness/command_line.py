@@ -30,7 +30,7 @@ _EXPECTED = {
     float: ("a number", float),
     ConfigDict: ("a section, such as \"{'name': 'softmax'}\"", lambda text: dict(ast.literal_eval(text))),
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_DEVICE = "Unable to initialize backend"  # begins what JAX says of a platform that is unknown or not there
 _LONGEST, _LONGEST_NAME = 1000, 200  # characters of a line, and of a file name in it
 _WIDTH = 200  # of tables where there is no terminal
@@ -62,9 +62,9 @@ def guarded(command: Callable[[list[str]], None], argv: list[str], cache: bool =
             if _HELP & set(argv):
                 _print_help(sys.modules[command.__module__], [argument for argument in argv if argument not in _HELP])
                 return 0
+            _fix_numbers()
             if cache:
                 enable_compilation_cache()
-                _fix_numbers()
             command(argv)
             sys.stdout.flush()
     except BrokenPipeError:  # the reader has left: nobody is there to be told
@@ -88,13 +88,18 @@ def ending_of(error: BaseException, argv: list[str]) -> tuple[str, int]:
         return f"stopped by {error}; this goes on: {ending.same_command(argv)}", error.exit_code
     if isinstance(error, (UserError, Diverged)):
         return f"{error}{notes}", error.exit_code
-    if isinstance(error, OSError) and error.errno in FULL:
+    if is_full_disk(error):
         return f"{error.strerror}: make room, then {ending.same_command(argv)}{notes}", 1
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)[:_LONGEST_NAME]}: {error.strerror}{notes}", UserError.exit_code
     if isinstance(error, RuntimeError) and str(error).startswith(_NO_DEVICE):
         return f"JAX_PLATFORMS: {first_line(error)}", UserError.exit_code
     return f"{type(error).__name__}: {first_line(error)}{notes or f' ({_DEBUG} shows where)'}", 1
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether an error says that nothing more can be written: it is over once there is room."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def _open_streams() -> None:

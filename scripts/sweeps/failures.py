@@ -5,7 +5,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from experiments.harness.command_line import FULL
+from experiments.harness.command_line import is_full_disk
 from experiments.harness.errors import UserError
 from experiments.harness.run_directory import write_text
 from scripts.sweeps.processes import Broken
@@ -29,7 +29,7 @@ def remember(root: Path, run: Path, error: Exception, said: str, code: int) -> N
     """
     if isinstance(error, UserError) and not isinstance(error, Broken):
         return
-    if isinstance(error, OSError) and error.errno in FULL:
+    if is_full_disk(error):
         return
     file = _file(root, run)
     with contextlib.suppress(OSError):  # a full disk: the failure, too
