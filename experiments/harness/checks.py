@@ -40,8 +40,8 @@ def check_programs(
     _traced("the evaluation", program.evaluate, state, data["test"], 0)
 
 
-def check_memory(compiled: jax.stages.Compiled) -> None:
-    """Raises ConfigError where a program takes more memory than there is, as far as the compiler counts it.
+def check_memory(compiled: jax.stages.Compiled, what: str) -> None:
+    """Raises ConfigError, naming `what`, where a program takes more memory than there is by the compiler's count.
 
     On a CPU it does not count what YNNPACK holds: see programs.memory.
     """
@@ -54,7 +54,7 @@ def check_memory(compiled: jax.stages.Compiled) -> None:
     )
     if taken and taken > there:
         gib = [f"{number / 2**30:.1f} GiB" for number in (taken, there)]
-        raise ConfigError(f"config.train: a step takes {gib[0]} of memory, and there are {gib[1]}")
+        raise ConfigError(f"{what} takes {gib[0]} of memory, and there are {gib[1]}")
 
 
 def _traced(what: str, program, *arguments) -> PyTree:

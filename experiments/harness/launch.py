@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import time
@@ -16,7 +17,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from experiments.harness import config_text, progress, results, weights
-from experiments.harness.checks import check_programs
+from experiments.harness.checks import check_memory, check_programs
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import summarise
 from experiments.harness.experiment import Experiment, PyTree
@@ -43,7 +44,7 @@ from kvq_jax.domains import Count, Seed
 # An experiment adds its own sections to these, in its SECTIONS.
 _EVERY_RUN = ("name", "experiment", "axes")
 _TRAINING = ("train", "optimizer", "evaluation")
-# What a run is begun and ended with -> how a run that was begun with another says so, from both origins.
+# What is kept of an origin -> how a run that another worked on says so, from that one and its own.
 _ORIGINS = {
     "code": lambda first, now: f"another code, {first['code_version']}",
     "device": lambda first, now: f"another device, {first['device']}",
@@ -140,20 +141,25 @@ def launch(
 def _origin(
     directory: RunDirectory | None, config: ConfigDict, facts: Mapping[str, Any], console: Console
 ) -> dict[str, Any]:
-    """What makes the run, with `begun_with` where something else began it, which is told.
+    """What makes the run, with `begun_with` and `went_on_with` where something else worked on it, which is told.
 
     Raises UserError where it was begun with other data.
     """
     placed = config.train.placement if "train" in config else None
     origin = {"device": device_name(placed)} | provenance(config.experiment)
-    now = {"facts": json.loads(json.dumps(facts)), **origin}
-    first = dict(directory.origin(now) if directory else now)
-    if first.pop("facts") != now["facts"]:
-        raise UserError(f"{directory.path} was begun with other data, see its origin.json: {AFRESH}")
-    others = [told for what, told in _ORIGINS.items() if first[what] != origin[what]]
-    for told in others:
-        console.print(f"note: the run was begun with {told(first, origin)}", soft_wrap=True)
-    return origin | ({"begun_with": first} if others else {})
+    first, *others = directory.origins(origin, json.loads(json.dumps(facts))) if directory else [origin]
+    others = [other for other in others if _unlike(other, origin)]
+    for other in (first, *others):
+        for what in _unlike(other, origin):
+            worked = "was begun" if other is first else "went on"
+            console.print(f"note: the run {worked} with {_ORIGINS[what](other, origin)}", soft_wrap=True)
+    begun = {"begun_with": first} if _unlike(first, origin) else {}
+    return origin | begun | ({"went_on_with": others} if others else {})
+
+
+def _unlike(other: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
+    """In what another origin is not this one."""
+    return [what for what in _ORIGINS if other[what] != origin[what]]
 
 
 def _differing(first: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -215,7 +221,8 @@ def _training(
         phases = {"trained": state}
         if evaluation.untrained:
             phases["untrained"] = program.init(settings.all_seeds)
-        kept = Parts(path, experiment.parts, writes=directory is not None and experiment.parts > 1)
+        names = program.evaluate.eval_shape(state, data["test"], 0)
+        kept = Parts(path, experiment.parts, names, writes=directory is not None and experiment.parts > 1)
         wait_for_all("parts read")  # before one of them is written
         metrics, examples = _evaluate(program, experiment, phases, data["test"], kept, console)
         return {
@@ -299,6 +306,8 @@ def split_evaluation(section: ConfigDict) -> tuple[EvaluationSettings, dict]:
 
 def experiment_module(config: ConfigDict) -> ModuleType:
     """The module experiments.<config.experiment>.experiment: SECTIONS, and build() or measure(). Raises ConfigError."""
+    if "experiment" not in config:
+        raise ConfigError("config.experiment: missing key")
     name = f"experiments.{config.experiment}.experiment"
     try:
         return importlib.import_module(name)
@@ -311,12 +320,21 @@ def experiment_module(config: ConfigDict) -> ModuleType:
 def _evaluate(
     program: Program, experiment: Experiment, phases: dict[str, TrainState], data: PyTree, kept: Parts, console: Console
 ) -> tuple[dict, dict]:
-    """Metrics and examples of each phase, named '<phase>/<name>'; examples that phases share are kept once."""
+    """Metrics and examples of each phase, named '<phase>/<name>'; examples that phases share are kept once.
+
+    Raises ConfigError where a batch of tasks takes more memory than there is.
+    """
     metrics, examples = {}, {}
     with progress.phase(console, "evaluating", len(phases) * experiment.parts - len(kept.found)) as part_done:
 
+        @functools.cache
+        def compiled():
+            made = program.evaluate.lower(phases["trained"], data, 0).compile()
+            check_memory(made, "config.evaluation: it")
+            return made
+
         def evaluated(phase, number):
-            values = jax.device_get(program.evaluate(phases[phase], data, number))
+            values = jax.device_get(compiled()(phases[phase], data, number))
             part_done()
             return values
 

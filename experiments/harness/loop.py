@@ -89,7 +89,7 @@ def train(
             if directory:
                 drop_parts(directory.path)  # of another state
             chunk = program.chunk.lower(state, data["train"]).compile()
-            check_memory(chunk)
+            check_memory(chunk, "config.train: a step")
             wait_for_all("compiled")
             clock.begin()
         while step < settings.steps:
@@ -122,7 +122,7 @@ def train(
             if saves:
                 latest.save(step, state, record)
             reporter.update(step, row, clock.speed)
-    if best:
+    if best and record.best_step != step:
         state, _ = best.restore(like, placement, say, only=record.best_step)
     return state, record
 

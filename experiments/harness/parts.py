@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,20 +27,23 @@ class Found(NamedTuple):
 class Parts:
     """The parts that an earlier process left in a run folder, and those to come.
 
-    Left out is one that is damaged, and one of an evaluation in another number of parts: of another device, say.
+    Left out is one that is damaged, one with other metrics, as older code gave, and one of an evaluation in another
+    number of parts: of another device, say.
 
     Args:
       run: the run folder.
       count: of the parts of a phase.
+      metrics: their names.
       writes: whether this process keeps what it computes.
     """
 
-    def __init__(self, run: Path, count: int, writes: bool):
+    def __init__(self, run: Path, count: int, metrics: Iterable[str], writes: bool):
         self._folder, self._count, self._writes, self.found = run / EVALUATION, count, writes, {}
         for path in self._folder.glob(f"*-of-{count}.npz"):
             with contextlib.suppress(*UNREADABLE), np.load(path) as file:
                 values = {name.removeprefix(_METRICS): file[name] for name in file if name.startswith(_METRICS)}
-                self.found[path.stem] = Found(values, float(file["wall_time_s"]))
+                if values.keys() == set(metrics):
+                    self.found[path.stem] = Found(values, float(file["wall_time_s"]))
 
     @property
     def wall_time_s(self) -> float:

@@ -118,14 +118,19 @@ def initialize_hosts() -> None:
 
     That is where JAX_COORDINATOR_ADDRESS is set (with JAX_NUM_PROCESSES and JAX_PROCESS_ID), or in a step of a SLURM
     job with several tasks, which SLURM's own variables describe. Raises UserError where one of the three is missing or
-    cannot be or a process does not come, and RuntimeError where JAX has no device to run on.
+    cannot be, a process does not come or JAX_PLATFORMS asks for a device that is not there, RuntimeError where JAX has
+    no such platform.
     """
     address = os.environ.get("JAX_COORDINATOR_ADDRESS")
     if address:
         _join(f"JAX_COORDINATOR_ADDRESS={address}", *_process(address))
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:  # set by srun alone: not in a job's own script
         _join("the step of SLURM", cluster_detection_method="slurm")
-    jax.devices()
+    try:
+        jax.devices()
+    except AssertionError as error:  # JAX knows the platform, and its plug-in is not installed or found nothing
+        platforms = os.environ.get("JAX_PLATFORMS", "")
+        raise UserError(f"JAX_PLATFORMS={platforms}: JAX finds no such device here") from error
 
 
 def _join(run: str, *arguments, **options) -> None:
@@ -254,6 +259,10 @@ def is_writer() -> bool:
 
 
 def device_name(placement: str | None = None) -> str:
-    """What a run of a placement computes on, such as '8 x cpu'; None: a measurement, which takes one device."""
+    """What a run of a placement computes on, such as '8 x cpu'; None: a measurement, which takes one device.
+
+    Products of matrices in another precision than the device's own are named too.
+    """
     count = jax.device_count() if placement in _PLACEMENTS and _PLACEMENTS[placement][0] else 1
-    return f"{count} x {jax.devices()[0].device_kind}"
+    precision = jax.config.jax_default_matmul_precision
+    return f"{count} x {jax.devices()[0].device_kind}" + (f", {precision} products" if precision else "")

@@ -79,7 +79,9 @@ class Result:
         """What it was computed on: '1 x cpu', or '1 x cpu, begun on 1 x NVIDIA H100' where a run went on elsewhere."""
         device = self.content["device"]
         first = self.content.get("begun_with", {}).get("device", device)  # older ones have none
-        return device if first == device else f"{device}, begun on {first}"
+        others = {other["device"] for other in self.content.get("went_on_with", ())} - {device, first}
+        begun = f", begun on {first}" if first != device else ""
+        return device + begun + "".join(f", also on {other}" for other in sorted(others))
 
     @property
     def config(self) -> dict[str, Any]:

@@ -27,6 +27,8 @@ AFRESH = "--restart begins afresh and keeps the old folder"
 _METRICS, _ERROR, _ORIGIN = "metrics.jsonl", "error.txt", "origin.json"
 _OLD = ".old-"
 EVALUATION = "evaluation"  # the finished parts of one that goes on
+_WORK = ("checkpoints/*/*", f"{EVALUATION}/*")  # what a process leaves that did some
+_FOUND = "found"  # in origin.json: what was there when a process began
 _LOCK = {"lock"}
 _OF_A_RUN = {"config.json", "result.json", "checkpoints", _METRICS, EVALUATION, "examples.npz", _ERROR, _ORIGIN}
 
@@ -111,17 +113,29 @@ class RunDirectory:
                 error.add_note(f"the traceback is in {self.path / _ERROR}")
             raise
 
-    def origin(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the first process of this run gave here: its provenance. `now`: that of this process.
+    def origins(self, origin: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The provenance of the processes that worked on this run, in their order, and last `origin`, of this process.
 
-        A process that left no state and no part of an evaluation began nothing.
+        A process that left no new state and no new part of an evaluation did no work. Raises UserError where a process
+        worked with other `facts`: on other data.
         """
-        file, left = self.path / _ORIGIN, (self.path.glob("checkpoints/*/*"), self.path.glob(f"{EVALUATION}/*"))
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            if any(map(any, left)) and _is_like(first := json.loads(file.read_bytes()), now):
-                return first
-        write_text(file, json.dumps(now) + "\n")
-        return now
+        work = sorted(str(left.relative_to(self.path)) for kind in _WORK for left in self.path.glob(kind))
+        now = {_FOUND: work, "facts": facts, **origin}
+        earlier = self._origins(now)
+        if earlier and earlier[-1][_FOUND] == work:
+            earlier.pop()
+        if any(each["facts"] != facts for each in earlier):
+            raise UserError(f"{self.path} was begun with other data, see its {_ORIGIN}: {AFRESH}")
+        write_text(self.path / _ORIGIN, "".join(f"{json.dumps(each)}\n" for each in (*earlier, now)))
+        return [{key: each[key] for key in origin} for each in (*earlier, now)]
+
+    def _origins(self, like: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The lines of origin.json, none where one of them is not `like` what is expected."""
+        try:
+            lines = [{_FOUND: [], **json.loads(line)} for line in (self.path / _ORIGIN).read_bytes().splitlines()]
+        except (FileNotFoundError, ValueError, TypeError):
+            return []
+        return lines if all(_is_like(line, like) for line in lines) else []
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Adds one line to metrics.jsonl. A line holds no times, so equal runs write equal files."""
@@ -211,12 +225,10 @@ def locked(path: Path) -> IO[str]:
     return lock
 
 
-def _is_like(found: Any, expected: Mapping[str, Any]) -> bool:
-    """Whether something read has the keys of a mapping, and mappings where it has them."""
-    return (
-        isinstance(found, dict)
-        and found.keys() == expected.keys()
-        and all(isinstance(found[key], Mapping) == isinstance(value, Mapping) for key, value in expected.items())
+def _is_like(found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether what was read has the keys of a mapping, and mappings where it has them."""
+    return found.keys() == expected.keys() and all(
+        isinstance(found[key], Mapping) == isinstance(value, Mapping) for key, value in expected.items()
     )
 
 

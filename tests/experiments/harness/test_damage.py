@@ -18,7 +18,7 @@ import pytest
 
 from configs import common
 from experiments.harness.checkpoints import Checkpoints, Record
-from experiments.harness.errors import Stopped, UserError
+from experiments.harness.errors import ConfigError, Stopped, UserError
 from experiments.harness.evaluation import part_of
 from experiments.harness.optimizer import OptimizerSettings, build_optimizer
 from experiments.harness.placement import build_placement
@@ -195,6 +195,26 @@ def test_parts_of_an_evaluation_in_another_number_of_parts_are_not_used(in_parts
     assert computed == 3 and again["metrics"] == whole["metrics"]
 
 
+def test_parts_with_other_metrics_are_not_used(in_parts, tmp_path):
+    """Those of older code, which had not all of them."""
+    whole, _ = in_parts(tmp_path / "whole")
+    in_parts(folder := tmp_path / "killed", killed_in=3)
+    np.savez(folder / "evaluation" / "trained-1-of-3.npz", wall_time_s=1.0, **{"metrics/other": [[0.0, 0.0]]})
+    again, computed = in_parts(folder)
+    assert computed == 2 and again["metrics"] == whole["metrics"]
+
+
+def test_an_evaluation_that_is_too_large_loses_nothing(config, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        memory = [2**40]
+        patch.setattr("experiments.harness.checks.memory_bytes", lambda: memory[-1])
+        patch.setattr("experiments.harness.launch._keep_weights", lambda *given: memory.append(1))  # once it is trained
+        with pytest.raises(ConfigError, match="config.evaluation: it takes 0.0 GiB of memory, and there are 0.0"):
+            run(config, tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "latest" / "4").is_dir()
+    assert run(config, tmp_path / "run")[0].content["steps"] == 4
+
+
 def test_parts_of_another_state_are_not_used_and_their_time_counts(in_parts, tmp_path):
     folder = tmp_path / "killed"
     in_parts(folder, killed_in=3)
@@ -282,6 +302,21 @@ def test_a_run_says_what_it_was_begun_with(config, copy, what, other, said):
     assert ("begun on 1 x abacus" in result.device) == (what == "device")
 
 
+def test_a_run_says_what_it_went_on_with(config, copy):
+    """Begun here, then on an abacus and by other code, then here: the abacus left a state, the other code did not."""
+    (copy / "result.json").unlink()
+    first = json.loads((copy / "origin.json").read_text())
+    states = sorted(str(path.relative_to(copy)) for path in copy.glob("checkpoints/*/*"))
+    abacus = first | {"found": states[:-1], "device": "1 x abacus"}
+    unborn = first | {"found": states, "code": "0" * 16}
+    (copy / "origin.json").write_text("".join(json.dumps(each) + "\n" for each in (first, abacus, unborn)))
+    result, told = run(config, copy)
+    assert told.count("the run") == 1 and "the run went on with another device, 1 x abacus" in told
+    (other,) = result.content["went_on_with"]
+    assert other["device"] == "1 x abacus" and "found" not in other and "begun_with" not in result.content
+    assert result.device == "1 x cpu, also on 1 x abacus"
+
+
 @pytest.mark.parametrize("state", [True, False])
 def test_a_run_does_not_go_on_with_other_data(config, copy, line, state, monkeypatch):
     """Such as those of another --data_dir. Without a state and a part it began nothing."""
@@ -314,7 +349,8 @@ def test_a_damaged_origin_is_written_anew(config, copy, how):
     (copy / "origin.json").write_text(json.dumps(first | {how: None}) if how == "versions" else how)
     result, told = run(config, copy)
     assert "begun" not in told and "begun_with" not in result.content
-    assert json.loads((copy / "origin.json").read_text()) == first
+    (line,) = (copy / "origin.json").read_text().splitlines()
+    assert json.loads(line) | {"found": []} == first
 
 
 def test_parts_of_a_run_that_is_finished_go(config, copy):

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from experiments.harness.errors import ConfigError, UserError
 from experiments.harness.evaluation import single
-from experiments.harness.launch import Options, launch
+from experiments.harness.launch import Options, experiment_module, launch
 from experiments.harness.run_directory import RunDirectory, config_hash
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_restart_put_aside_comes_back_where_the_new_one_is_refused(co
         assert (tmp_path / "run.old-1" / "result.json").exists()
         raise UserError("too much")
 
-    monkeypatch.setattr(RunDirectory, "origin", refuse)
+    monkeypatch.setattr(RunDirectory, "origins", refuse)
     monkeypatch.chdir(tmp_path / "run")
     for path in (tmp_path / "run", Path(".")):
         with pytest.raises(UserError, match="too much"):
@@ -116,5 +116,7 @@ def test_a_folder_in_use_is_refused(config, tmp_path):
 
 def test_an_experiment_that_does_not_exist(config, tmp_path):
     config.experiment = "paper.other"
+    with pytest.raises(ConfigError, match="config.experiment: missing key"):
+        experiment_module(ConfigDict({}))
     with pytest.raises(ConfigError, match=r"config.experiment: no module experiments.paper.other.experiment"):
         run(config, tmp_path / "run")

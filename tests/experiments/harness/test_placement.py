@@ -11,7 +11,14 @@ import pytest
 
 from experiments.harness import checks
 from experiments.harness.errors import ConfigError, UserError
-from experiments.harness.placement import as_many_threads, build_placement, device_name, on_cores, shares_of_cores
+from experiments.harness.placement import (
+    as_many_threads,
+    build_placement,
+    device_name,
+    initialize_hosts,
+    on_cores,
+    shares_of_cores,
+)
 
 
 @pytest.mark.parametrize("name", ["single", "in_turn"])
@@ -29,15 +36,33 @@ def test_a_run_names_the_devices_that_it_uses(monkeypatch):
     assert [device_name(name).split()[0] for name in ("single", "in_turn", "data", "seeds", None)] == list("11881")
 
 
+def test_a_run_names_the_precision_of_its_products():
+    assert device_name() == "1 x cpu"
+    with jax.default_matmul_precision("bfloat16"):
+        assert device_name() == "1 x cpu, bfloat16 products"
+
+
+def test_a_platform_without_its_plug_in_is_bad_input(monkeypatch):
+    """JAX_PLATFORMS=cuda where JAX came without CUDA: there an assertion of JAX fails."""
+
+    def devices():
+        raise AssertionError
+
+    monkeypatch.setattr(jax, "devices", devices)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    with pytest.raises(UserError, match="JAX_PLATFORMS=cuda: JAX finds no such device here"):
+        initialize_hosts()
+
+
 def test_what_becomes_an_output_is_counted_once(monkeypatch):
     """Two numbers that are given away, and nothing else, are 4 MB."""
     program = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
     compiled = program.lower(np.zeros((2, 500_000), np.float32)).compile()
     monkeypatch.setattr(checks, "memory_bytes", lambda: 5_000_000)
-    checks.check_memory(compiled)
+    checks.check_memory(compiled, "config.train: a step")
     monkeypatch.setattr(checks, "memory_bytes", lambda: 3_900_000)
-    with pytest.raises(ConfigError, match="a step takes"):
-        checks.check_memory(compiled)
+    with pytest.raises(ConfigError, match="config.train: a step takes 0.0 GiB of memory"):
+        checks.check_memory(compiled, "config.train: a step")
 
 
 def test_every_core_goes_to_one_worker():
