@@ -71,6 +71,21 @@ def first_observed(key: jax.Array, sampler: Any) -> jax.Array:
     return jnp.arange(sampler.max_context) < n
 
 
+def without_replacement(key: jax.Array, total: int, count: int) -> jax.Array:
+    """`count` of 0..total-1 in random order, [count]: the places of the largest of `total` random numbers.
+
+    The numbers have 30 random bits, as normal floats of both signs: two of them tie, and are then in the order of their
+    places, once in 2^30 pairs. On CPUs the largest few of floats take a quarter of the time of sorting all.
+    """
+    bits = (jax.random.bits(key, (total,), jnp.uint32) & jnp.uint32(0x9FFFFFFF)) | jnp.uint32(0x20000000)
+    return jax.lax.top_k(jax.lax.bitcast_convert_type(bits, jnp.float32), count)[1]
+
+
+def each_once(key: jax.Array, total: int, count: int) -> jax.Array:
+    """`count` of 0..total-1 in random order, or all in their own order where there are not more."""
+    return jnp.arange(total) if count >= total else without_replacement(jax.random.fold_in(key, 2), total, count)
+
+
 def check_context(sampler: Any, points: int) -> None:
     """Raises ValueError unless 0 <= min_context <= max_context <= points."""
     if not 0 <= sampler.min_context <= sampler.max_context <= points:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.harness.size_classes import Law, Size, Slots
-from experiments.tasks.base import Task, student_noise
+from experiments.tasks.base import Task, student_noise, without_replacement
 from experiments.tasks.pixels import pixel_positions
 from kvq_jax.domains import Count, Natural, NotNegativeRange, Positive
 from kvq_jax.models.points import Points
@@ -109,21 +109,6 @@ class ImageCompletion:
         """
         first = (Points(*(rows[:held] for rows in draws[:2])) for held in slots)
         return Task(*(_present(points, count) for points, count in zip(first, size or (None, None))))
-
-
-def without_replacement(key: jax.Array, total: int, count: int) -> jax.Array:
-    """`count` of 0..total-1 in random order, [count]: the places of the largest of `total` random numbers.
-
-    The numbers have 30 random bits, as normal floats of both signs: two of them tie, and are then in the order of their
-    places, once in 2^30 pairs. On CPUs the largest few of floats take a quarter of the time of sorting all.
-    """
-    bits = (jax.random.bits(key, (total,), jnp.uint32) & jnp.uint32(0x9FFFFFFF)) | jnp.uint32(0x20000000)
-    return jax.lax.top_k(jax.lax.bitcast_convert_type(bits, jnp.float32), count)[1]
-
-
-def each_once(key: jax.Array, total: int, count: int) -> jax.Array:
-    """`count` of 0..total-1 in random order, or all in their own order where there are not more."""
-    return jnp.arange(total) if count >= total else without_replacement(jax.random.fold_in(key, 2), total, count)
 
 
 def _present(points: Points, count: jax.Array | None) -> Points:

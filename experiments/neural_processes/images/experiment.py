@@ -32,7 +32,8 @@ from experiments.neural_processes.images.completion import check_shown, complete
 from experiments.regression.experiment import initialiser, training
 from experiments.regression.measures import measures, over_counts
 from experiments.tasks import Task
-from experiments.tasks.image_completion import ImageCompletion, each_once
+from experiments.tasks.base import each_once
+from experiments.tasks.image_completion import ImageCompletion
 from kvq_jax.domains import Count, Increasing, Natural, Positive
 from kvq_jax.models import Points, family
 

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks import Task
-from experiments.tasks.image_completion import CENTRE, without_replacement
+from experiments.tasks.base import without_replacement
+from experiments.tasks.image_completion import CENTRE
 from experiments.tasks.pixels import pixel_positions
 from kvq_jax.models import Points, join, whole_mask
 from kvq_jax.models.neural_processes.predictive import count, factorised, log_prob

@@ -17,8 +17,8 @@ from experiments.harness.evaluation import TaskEvaluation
 from experiments.harness.experiment import NO_DATA, Experiment
 from experiments.set_transformer.networks import network
 from experiments.set_transformer.splits import hold_out
+from experiments.tasks.base import each_once
 from experiments.tasks.clouds import Clouds, ResidentClouds, Surfaces
-from experiments.tasks.image_completion import each_once
 from experiments.tasks.surfaces import SURFACES
 from kvq_jax.domains import Count, Share
 from kvq_jax.models import SET_CLASSIFIERS

@@ -27,7 +27,8 @@ from experiments.neural_processes.images import references, tables
 from experiments.neural_processes.images.completion import completed
 from experiments.neural_processes.images.montage import observed
 from experiments.tasks import Task
-from experiments.tasks.image_completion import ImageCompletion, without_replacement
+from experiments.tasks.base import without_replacement
+from experiments.tasks.image_completion import ImageCompletion
 from kvq_jax.models import MODELS, Model, NeuralProcess, Points, family
 from kvq_jax.models.neural_processes.predictive import factorised, mixture
 

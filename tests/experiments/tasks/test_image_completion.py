@@ -10,7 +10,8 @@ import pytest
 import scipy.stats
 
 from experiments.harness.size_classes import choose_classes
-from experiments.tasks.image_completion import ImageCompletion, without_replacement
+from experiments.tasks.base import without_replacement
+from experiments.tasks.image_completion import ImageCompletion
 
 TASK = ImageCompletion(3, 3, 200, 0, (0.0, 0.0), 2.1)
 SMALL = dataclasses.replace(TASK, max_points=13)
