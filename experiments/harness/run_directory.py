@@ -114,7 +114,7 @@ class RunDirectory:
             raise
 
     def origins(self, origin: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The provenance of the processes that worked on this run, in their order, and last `origin`, of this process.
+        """The provenance of the processes that worked on this run, and `origin`, of this one: in order, each once.
 
         A process that left no new state and no new part of an evaluation did no work. Raises UserError where a process
         worked with other `facts`: on other data.
@@ -127,7 +127,8 @@ class RunDirectory:
         if any(each["facts"] != facts for each in earlier):
             raise UserError(f"{self.path} was begun with other data, see its {_ORIGIN}: {AFRESH}")
         write_text(self.path / _ORIGIN, "".join(f"{json.dumps(each)}\n" for each in (*earlier, now)))
-        return [{key: each[key] for key in origin} for each in (*earlier, now)]
+        every = [{key: each[key] for key in origin} for each in (*earlier, now)]
+        return [each for number, each in enumerate(every) if each not in every[:number]]
 
     def _origins(self, like: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The lines of origin.json, none where one of them is not `like` what is expected."""

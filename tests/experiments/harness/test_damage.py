@@ -303,13 +303,13 @@ def test_a_run_says_what_it_was_begun_with(config, copy, what, other, said):
 
 
 def test_a_run_says_what_it_went_on_with(config, copy):
-    """Begun here, then on an abacus and by other code, then here: the abacus left a state, the other code did not."""
+    """Begun here, then twice on an abacus and by other code, then here: the other code alone left no state."""
     (copy / "result.json").unlink()
     first = json.loads((copy / "origin.json").read_text())
     states = sorted(str(path.relative_to(copy)) for path in copy.glob("checkpoints/*/*"))
-    abacus = first | {"found": states[:-1], "device": "1 x abacus"}
+    abaci = [first | {"found": states[:count], "device": "1 x abacus"} for count in (1, 2)]
     unborn = first | {"found": states, "code": "0" * 16}
-    (copy / "origin.json").write_text("".join(json.dumps(each) + "\n" for each in (first, abacus, unborn)))
+    (copy / "origin.json").write_text("".join(json.dumps(each) + "\n" for each in (first, *abaci, unborn)))
     result, told = run(config, copy)
     assert told.count("the run") == 1 and "the run went on with another device, 1 x abacus" in told
     (other,) = result.content["went_on_with"]
