@@ -121,7 +121,7 @@ class RunDirectory:
         """
         work = sorted(str(left.relative_to(self.path)) for kind in _WORK for left in self.path.glob(kind))
         now = {_FOUND: work, "facts": facts, **origin}
-        earlier = self._origins(now)
+        earlier = self._origins(now) if work else []
         if earlier and earlier[-1][_FOUND] == work:
             earlier.pop()
         if any(each["facts"] != facts for each in earlier):

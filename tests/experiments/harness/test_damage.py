@@ -333,13 +333,17 @@ def test_a_run_does_not_go_on_with_other_data(config, copy, line, state, monkeyp
         assert run(config, copy)[0].content["facts"] == other.facts
 
 
-def test_a_run_without_a_state_began_nothing(config, copy):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_without_a_state_began_nothing(config, copy, processes):
+    """Whose states were lost, after the work of so many processes."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "checkpoints")
-    first = json.loads((copy / "origin.json").read_text())
-    (copy / "origin.json").write_text(json.dumps(first | {"device": "1 x abacus"}))
+    first = json.loads((copy / "origin.json").read_text()) | {"device": "1 x abacus", "facts": {"data": "another set"}}
+    lines = [first | {"found": ["checkpoints/latest/2"] * number} for number in range(processes)]
+    (copy / "origin.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
     result, told = run(config, copy)
     assert "begun" not in told and "begun_with" not in result.content
+    assert "went on" not in told and "went_on_with" not in result.content
 
 
 @pytest.mark.parametrize("how", ["[]", '{"facts": {}', "versions"])
